@@ -15,13 +15,14 @@ use crate::faults;
 use crate::import::ImportArgs;
 use crate::index::IndexArgs;
 use crate::keys::KEY_FILE_FORM;
-use crate::output::{print, remark};
+use crate::output::{print_data, remark};
 use crate::plot::PlotArgs;
 use crate::read::{CountArgs, GetArgs, ListArgs, QueryArgs};
 use crate::sas::SasArgs;
 use crate::serve::ServeArgs;
 use crate::store::{STORE_FORMS, has_secret};
 use crate::sweep::{MigrateArgs, RotateArgs};
+use crate::target_file::create_private_files;
 use crate::upkeep::UpkeepArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 the command line is wrong or refused, 3 done except for skipped rows, 4 damage found.";
@@ -141,7 +142,7 @@ impl CompletionsArgs {
     fn run(&self, mut program: clap::Command) -> Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "tables", &mut script);
-        print(&String::from_utf8_lossy(&script))
+        print_data(&script)
     }
 }
 
@@ -152,7 +153,7 @@ fn print_manual(program: clap::Command) -> Result<()> {
     // This gives the subcommands their full names, and the options of the program.
     program.build();
     add_pages(&program, &mut pages)?;
-    print(&String::from_utf8_lossy(&pages))
+    print_data(&pages)
 }
 
 fn add_pages(command: &clap::Command, pages: &mut Vec<u8>) -> Result<()> {
@@ -162,6 +163,7 @@ fn add_pages(command: &clap::Command, pages: &mut Vec<u8>) -> Result<()> {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
+    create_private_files();
     // Before the arguments are parsed: the parser's errors repeat arguments, and logs keep errors.
     if std::env::args_os().skip(1).any(|argument| has_secret(&argument.to_string_lossy())) {
         remark(
@@ -175,7 +177,11 @@ pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(help_or_error) => {
-            let _ = help_or_error.print();
+            match help_or_error.use_stderr() {
+                // An error repeats arguments, which a script may have from others.
+                true => remark(&help_or_error.render().to_string()),
+                false => _ = help_or_error.print(),
+            }
             return ExitCode::from(u8::try_from(help_or_error.exit_code()).unwrap_or(2));
         }
     };

@@ -9,15 +9,15 @@ use serde_json::json;
 use table_azure::wire::{EntityEncoder, decode_entity};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName, Ticks};
-use table_core::store::{Error, TableStoreExt as _};
+use table_core::store::{Error, ErrorKind};
 use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
-use crate::output::{print, print_json, remark};
+use crate::output::{one_line, print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, at_least_one, until_stopped};
 use crate::progress::{Progress, SharedProgress};
-use crate::store::{Access, OpenStore, StoreName};
+use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// Lines of JSON as the service writes them, compressed: `tables import` reads the files too.
 struct JsonLines;
@@ -91,12 +91,18 @@ impl BackupArgs {
 
     async fn back_up(&self, open: &OpenStore, tables: BTreeSet<TableName>) -> Result<()> {
         // Before the directory is created: a mistyped name leaves nothing behind.
-        let all: BTreeSet<_> = open.store.all_tables(None).await?.into_iter().collect();
-        if let Some(absent) = tables.iter().find(|name| !all.contains(name)) {
-            return Err(Failure::failed(format!("{} has no table '{absent}'", self.store)));
+        for table in &tables {
+            match manifest(&*open.store, table).await {
+                Err(error) if error.is_table_not_found() => {
+                    return Err(Failure::failed(format!("{} has no table '{table}'", self.store)));
+                }
+                read => read.map(drop)?,
+            }
         }
-        let directory = BackupDirectory::new(self.directory.open(true)?, root(), JsonLines);
-        let names: Vec<_> = if tables.is_empty() { all } else { tables.clone() }.into_iter().collect();
+        let names = open.tables(&tables.iter().cloned().collect::<Vec<_>>()).await?;
+        let files = self.directory.open(true)?;
+        self.directory.check_files()?;
+        let directory = BackupDirectory::new(files, root(), JsonLines);
         // A time selects rows, and nothing tells how many.
         let read = self.since.is_none().then_some(&*names);
         let progress = SharedProgress::new(open.progress_of(read, "backed up", self.long.quiet).await);
@@ -175,15 +181,26 @@ impl RestoreArgs {
     /// Restores a backup. The requests of [`RestoreJob`].
     pub(crate) async fn run(&self) -> Result<()> {
         let files = self.directory.open(false)?;
+        self.directory.check_files()?;
         let directory = BackupDirectory::new(files, root(), JsonLines);
         // `RestoreJob` needs a store to read a backup. Memory serves, so that a backup that cannot be restored creates no directory of an
         // embedded store.
-        let job = RestoreJob::open(directory.clone(), Arc::new(MemoryStore::new())).await?;
-        let job = self.of_tables(job);
-        // Every file is compared before the target is opened: a damaged backup must not be restored in part.
-        if let Some(fault) = job.first_fault().await? {
-            return Err(Failure::Damaged(format!("{fault}: nothing was restored")));
-        }
+        let check = async {
+            let job = RestoreJob::open(directory.clone(), Arc::new(MemoryStore::new())).await;
+            let job = job.map_err(|error| match error.root().kind() {
+                ErrorKind::Storage(_) => {
+                    Failure::Damaged(format!("{}: nothing was restored", Failure::from(error)))
+                }
+                _ => error.into(),
+            })?;
+            let job = self.of_tables(job);
+            // Every file is compared before the target is opened: a damaged backup must not be restored in part.
+            match job.first_fault().await? {
+                Some(fault) => Err(Failure::Damaged(format!("{fault}: nothing was restored"))),
+                None => Ok(job),
+            }
+        };
+        let job = until_stopped(check, "nothing was restored: run the same command again").await?;
         if self.check {
             return self.print_checked(&job);
         }
@@ -241,15 +258,15 @@ impl RestoreArgs {
     fn print_checked(&self, job: &RestoreJob) -> Result<()> {
         let backup = job.backup();
         let (tables, rows) = (backup.tables.len(), job.rows());
-        print(&match self.long.json {
-            true => format!(
-                "{}\n",
-                json!({"tables": tables, "rows": rows, "source": backup.source, "started": backup.started, "since": backup.since})
+        match self.long.json {
+            true => print_json(
+                &json!({"tables": tables, "rows": rows, "source": backup.source, "started": backup.started, "since": backup.since}),
             ),
-            false => format!(
+            false => print(&format!(
                 "the backup of {} from {} is complete: {tables} tables, {rows} rows, every checksum is right\n",
-                backup.source, backup.started
-            ),
-        })
+                one_line(&backup.source),
+                backup.started
+            )),
+        }
     }
 }

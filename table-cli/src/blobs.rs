@@ -95,6 +95,37 @@ impl fmt::Display for BlobPlace {
 }
 
 impl BlobPlace {
+    /// Refuses a directory of a backup that has something else than files and directories: to open a pipe would wait for its writer. No
+    /// request.
+    pub(crate) fn check_files(&self) -> Result<()> {
+        let Self::Directory(directory) = self else { return Ok(()) };
+        let mut left = vec![directory.clone()];
+        while let Some(directory) = left.pop() {
+            let failed = |error: std::io::Error| {
+                Failure::failed(format!("the directory {} cannot be read: {error}", directory.display()))
+            };
+            let entries = match std::fs::read_dir(&directory) {
+                // A backup creates it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                entries => entries.map_err(failed)?,
+            };
+            for entry in entries {
+                let entry = entry.map_err(failed)?;
+                let path = entry.path();
+                // Links are not followed into directories, so that a loop of them ends.
+                if entry.file_type().map_err(failed)?.is_dir() {
+                    left.push(path);
+                } else if std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+                    return Err(Failure::Damaged(format!(
+                        "{} is no file, and a backup has only files: nothing was read",
+                        path.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Opens the place. Sends no request. `creates` creates a directory if it is missing; a container must exist.
     pub(crate) fn open(&self, creates: bool) -> Result<Arc<dyn ObjectStore>> {
         let failed = |error: &dyn fmt::Display| Failure::misuse(format!("the blobs {self}: {error}"));

@@ -1,9 +1,8 @@
 //! Files of entities: their formats by name, compression, and standard input and output.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Stdout, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +11,13 @@ use clap::ValueEnum;
 
 use crate::azcopy::{Payload, data_files};
 use crate::failure::{Failure, Result};
+use crate::output::DataOutput;
 use crate::progress::FilePosition;
+use crate::target_file::TargetFile;
 use crate::text_input::{Compression, TextInput};
 
 /// The text that stands for standard input or output.
 const STANDARD_STREAM: &str = "-";
-/// The end of the name of a file that is being written.
-const PARTIAL_ENDING: &str = ".partial";
 /// The end of the name of a manifest of AzCopy 7.
 const MANIFEST_ENDING: &str = ".manifest";
 /// Why a file of Parquet is refused by a program that was built without it.
@@ -144,22 +143,20 @@ impl DataFile {
         opened.map_err(|error| Failure::failed(format!("{self} cannot be read: {error}")))
     }
 
-    /// Creates the file. It has another name until [`DataWriter::finish`], so that an interrupted export never looks complete.
+    /// Creates the file; see [`TargetFile::create`].
     pub(crate) fn create(&self) -> Result<DataWriter> {
         let Some(path) = &self.path else {
-            return Ok(DataWriter { out: Out::Standard(BufWriter::new(io::stdout())), path: None });
+            let out = DataOutput::new();
+            if self.format == DataFormat::Parquet && matches!(out, DataOutput::Terminal(_)) {
+                return Err(Failure::misuse("a Parquet file is no text for a terminal: give --to a name"));
+            }
+            return Ok(DataWriter(Out::Standard(BufWriter::new(out))));
         };
-        // A partial file of an earlier run is replaced: nothing records which rows it has.
-        let partial = partial_path(path);
-        let file = File::create(&partial).map_err(|error| unwritable(&partial, &error))?;
-        let out = match self.compression {
-            None => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
-            Some(_) => Out::Compressed(
-                zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)
-                    .map_err(|error| unwritable(&partial, &error))?,
-            ),
-        };
-        Ok(DataWriter { out, path: Some(path.clone()) })
+        let file = TargetFile::create(path)?;
+        Ok(DataWriter(match self.compression.is_some() {
+            false => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
+            true => Out::Compressed(zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?),
+        }))
     }
 }
 
@@ -186,50 +183,31 @@ impl fmt::Display for DataFile {
     }
 }
 
-fn partial_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(PARTIAL_ENDING);
-    name.into()
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::failed(format!("{} cannot be written: {error}", path.display()))
-}
-
 /// A file that is being written.
-pub(crate) struct DataWriter {
-    out: Out,
-    path: Option<PathBuf>,
-}
+pub(crate) struct DataWriter(Out);
 
 enum Out {
     /// Buffered: standard output alone would be written line by line.
-    Standard(BufWriter<Stdout>),
-    Plain(BufWriter<File>),
-    Compressed(zstd::Encoder<'static, File>),
+    Standard(BufWriter<DataOutput>),
+    Plain(BufWriter<TargetFile>),
+    Compressed(zstd::Encoder<'static, TargetFile>),
 }
 
 impl DataWriter {
     /// Writes the buffered bytes to disk, and gives the file its name.
     pub(crate) fn finish(self) -> Result<()> {
-        let file = match self.out {
+        let file = match self.0 {
             Out::Standard(mut out) => return Ok(out.flush()?),
             Out::Plain(out) => out.into_inner().map_err(io::IntoInnerError::into_error)?,
             Out::Compressed(out) => out.finish()?,
         };
-        // Before the name: after a power failure a complete name must not lead to a part of the content.
-        file.sync_all()?;
-        match self.path {
-            // Last: a file under the final name is complete. Within one directory, a rename replaces an older file in one step.
-            Some(path) => fs::rename(partial_path(&path), &path).map_err(|error| unwritable(&path, &error)),
-            None => Ok(()),
-        }
+        file.finish()
     }
 }
 
 impl Write for DataWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.out {
+        match &mut self.0 {
             Out::Standard(out) => out.write(bytes),
             Out::Plain(out) => out.write(bytes),
             Out::Compressed(out) => out.write(bytes),
@@ -237,7 +215,7 @@ impl Write for DataWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.out {
+        match &mut self.0 {
             Out::Standard(out) => out.flush(),
             Out::Plain(out) => out.flush(),
             Out::Compressed(out) => out.flush(),

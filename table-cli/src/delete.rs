@@ -18,7 +18,7 @@ use crate::layouts::check_layouts;
 use crate::output::{ask, print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::Progress;
-use crate::selection::{is_own, query};
+use crate::selection::{is_own, partition_key, query};
 use crate::store::{Access, OpenStore, StoreName, manifest};
 
 /// The arguments of `tables delete`.
@@ -33,7 +33,7 @@ pub(crate) struct DeleteArgs {
     #[arg(long, value_name = "TEXT")]
     filter: Option<Filter>,
     /// The entities with this PartitionKey
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = partition_key)]
     partition: Option<String>,
     /// Every entity; the table and its manifest stay
     #[arg(long)]
@@ -74,8 +74,11 @@ impl DeleteArgs {
         check_keys(&manifest, table, &*open.store)?;
         // The question names the number. The entities are read again for the deletion, and each is deleted under the ETag of that read:
         // an entity that changes after it may no longer match.
-        let count =
-            matching_entities(open, table, query).try_fold(0_u64, |count, _| future::ok(count + 1)).await?;
+        let count = async {
+            let entities = matching_entities(open, table, query);
+            Ok(entities.try_fold(0_u64, |count, _| future::ok(count + 1)).await?)
+        };
+        let count = until_stopped(count, "nothing was deleted: run the same command again").await?;
         if self.dry_run {
             return self.print_dry_run(count, open.meter.total());
         }
@@ -85,7 +88,8 @@ impl DeleteArgs {
         let mut outcomes = Outcomes::default();
         let is_indexed = !manifest.indexes.is_empty();
         let delete = self.delete(open, query, is_indexed, count, &mut outcomes);
-        let done = until_stopped(delete, "run the same command again to delete the rest").await;
+        let resume = "run the same command again to delete the rest";
+        let done = until_stopped(delete, resume).await.map_err(|failure| failure.with_resume(resume));
         // After an interruption too: the report says how many entities are deleted.
         let end = self.print_report(&outcomes, open.meter.total());
         done.and(end)
@@ -111,9 +115,9 @@ impl DeleteArgs {
             let mut deletes = pin!(deletes.try_buffer_unordered(self.in_flight.concurrency.max(1)));
             while let Some((key, end)) = deletes.try_next().await? {
                 match end {
-                    Ok(true) => outcomes.add(&key, None),
+                    Ok(true) => outcomes.add(&key, None)?,
                     Ok(false) => outcomes.skip(format!("{key}: another program has changed the entity")),
-                    Err(error) => outcomes.add(&key, Some(&error)),
+                    Err(error) => outcomes.add(&key, Some(&error))?,
                 }
                 progress.add(1);
             }
@@ -134,7 +138,7 @@ impl DeleteArgs {
             while let Some(outcome) = deletes.try_next().await? {
                 // An entity that another program deleted meets the purpose; so does one that a lost answer of this command deleted.
                 let error = outcome.result.as_ref().err().filter(|error| !is_gone(error));
-                outcomes.add(&outcome.key.to_string(), error);
+                outcomes.add(&outcome.key.to_string(), error)?;
                 progress.add(1);
             }
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use table_core::model::TableName;
-use table_core::store::TableStoreExt as _;
 use table_patterns::examination::{
     CompareEntries, Examination, Finding, PartitionSize, Severity, TableExamination,
 };
@@ -16,7 +15,7 @@ use table_patterns::index::IndexOptions;
 use crate::blobs::{BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
-use crate::output::{print, remark};
+use crate::output::{one_line, print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::SharedProgress;
 use crate::store::{Access, OpenStore, StoreName};
@@ -56,10 +55,7 @@ impl DoctorArgs {
     /// [`Examination`] for each.
     pub(crate) async fn run(&self) -> Result<()> {
         let work = async |open: &mut OpenStore| {
-            let tables = match &self.table {
-                Some(table) => vec![table.clone()],
-                None => open.store.all_tables(None).await?,
-            };
+            let tables = open.tables(self.table.as_slice()).await?;
             if tables.is_empty() {
                 remark("the store has no table");
             }
@@ -76,7 +72,10 @@ impl DoctorArgs {
             let before = open.meter.total();
             let found = self.examined(open, table).await?;
             let requests = open.meter.total() - before;
-            print(&if self.long.json { json_line(table, &found, requests) } else { report(table, &found) })?;
+            match self.long.json {
+                true => print_json(&json_report(table, &found, requests))?,
+                false => print(&report(table, &found))?,
+            }
             // The other tables are examined too: the report must not end at the first damage.
             if found.is_damaged() {
                 damaged.push(table.as_str());
@@ -116,15 +115,14 @@ impl DoctorArgs {
     }
 }
 
-fn json_line(table: &TableName, found: &TableExamination, requests: u64) -> String {
+fn json_report(table: &TableName, found: &TableExamination, requests: u64) -> serde_json::Value {
     let findings: Vec<_> = found.findings.iter().map(json_finding).collect();
-    let line = json!({
+    json!({
         "table": table.as_str(), "is_complete": found.is_complete, "is_damaged": found.is_damaged(), "rows": found.rows,
         "entities": found.entities, "index_entries": found.index_entries, "system_rows": found.system_rows,
         "unfinished": found.unfinished, "bytes": found.bytes, "findings": findings, "partitions": found.partitions,
         "sizes": found.sizes, "types": found.types, "writes": found.writes, "compared": found.compared, "leaving": found.leaving, "requests": requests,
-    });
-    format!("{line}\n")
+    })
 }
 
 fn json_finding(found: &Finding) -> serde_json::Value {
@@ -169,8 +167,9 @@ fn report(table: &TableName, found: &TableExamination) -> String {
     for finding in &found.findings {
         let kind = if finding.problem.severity() == Severity::Damage { "damage" } else { "advice" };
         let Finding { problem, subject, count, examples, .. } = finding;
-        let _ = writeln!(out, "  {kind}: {problem}: {subject} ({count})");
-        let examples: Vec<_> = examples.iter().take(3).map(ToString::to_string).collect();
+        let _ = writeln!(out, "  {kind}: {problem}: {} ({count})", one_line(subject));
+        let examples: Vec<_> =
+            examples.iter().take(3).map(|key| one_line(&key.to_string()).into_owned()).collect();
         if !examples.is_empty() {
             let _ = writeln!(out, "    such as {}", examples.join(", "));
         }

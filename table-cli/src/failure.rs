@@ -52,6 +52,16 @@ impl Failure {
         }
     }
 
+    /// Says how to go on after a failure in the middle of the work.
+    pub(crate) fn with_resume(self, resume: &str) -> Self {
+        match self {
+            Self::Failed(text) if !text.contains(resume) => {
+                Self::Failed(format!("{text}: when this is mended, {resume}"))
+            }
+            failure => failure,
+        }
+    }
+
     /// Returns the exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
@@ -87,6 +97,20 @@ pub(crate) fn with_options(text: &str) -> String {
     OPTIONS_OF_METHODS.iter().fold(text.to_owned(), |text, (method, option)| text.replace(method, option))
 }
 
+/// Whether an error is about one row, so that the next row may succeed. Any other error, such as a full disk, a refused credential or a broken
+/// connection, would meet the next rows too.
+pub(crate) fn is_of_row(error: &Error) -> bool {
+    error.is_of_one_entity()
+        || matches!(
+            error.root().kind(),
+            ErrorKind::EntityAlreadyExists { .. }
+                | ErrorKind::EntityNotFound { .. }
+                | ErrorKind::PreconditionFailed { .. }
+                | ErrorKind::InvalidName { .. }
+                | ErrorKind::InvalidRequest(_)
+        )
+}
+
 /// Keeps the causes: each follows its effect after a colon, unless the text has it already.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -107,7 +131,7 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // A file has no pipe, so this is standard output.
+            // Standard output, or the pipe that the command writes through.
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Failed(format!("the output cannot be written: {error}")),
         }
@@ -138,15 +162,24 @@ impl Outcomes {
     }
 
     /// Counts the outcome of an entity.
-    pub(crate) fn add(&mut self, key: &str, error: Option<&Error>) {
+    ///
+    /// # Errors
+    /// The error is not about the entity: the work must end, because it would meet the next entities too.
+    pub(crate) fn add(&mut self, key: &str, error: Option<&Error>) -> Result<()> {
         match error.map(|error| (error, error.outcome())) {
             // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
-            Some((error, Outcome::NotApplied)) => self.skip(format!("{key}: {error}")),
+            Some((error, Outcome::NotApplied)) if is_of_row(error) => self.skip(format!("{key}: {error}")),
+            // The failure of the command says the error.
+            Some((_, Outcome::NotApplied)) => {}
             Some((error, Outcome::Ambiguous)) => {
                 self.ambiguous += 1;
                 self.name(format!("{key}: perhaps done: {error}"));
             }
+        }
+        match error.filter(|error| error.outcome() != Outcome::Applied && !is_of_row(error)) {
+            Some(error) => Err(error.clone().into()),
+            None => Ok(()),
         }
     }
 

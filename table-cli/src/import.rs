@@ -7,7 +7,7 @@ use clap::Args;
 use futures_util::{Stream, stream};
 use serde_json::{Value, json};
 use table_core::model::{ENCRYPTION_HEADERS, EdmType, Entity, TableName};
-use table_core::store::{Error, TableStoreExt as _};
+use table_core::store::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -18,7 +18,7 @@ use crate::output::{print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::{FilePosition, Progress};
 use crate::read_rows::{ColumnRules, KeyTemplates, LeftOut, ReadOptions, RowReader, edm_type};
-use crate::store::{Access, OpenStore, StoreName};
+use crate::store::{Access, OpenStore, StoreName, create_if_missing};
 use crate::write_rows::{Mode, RowWriter, SharedOutcomes, locked};
 
 /// The rows that wait between the reader of the file and the writer of the table.
@@ -85,8 +85,8 @@ fn new_name(text: &str) -> Result<(String, String), String> {
 }
 
 impl ImportArgs {
-    /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, 1 for the table and 1 for its manifest; the
-    /// requests of indexes in addition.
+    /// Writes the entities of a file. 1 request for each group of up to 100 rows of a partition, and 1 for the manifest; 1 more if the table is
+    /// missing. The requests of indexes in addition.
     pub(crate) async fn run(&self) -> Result<()> {
         let ring = self.keys.read()?;
         let keys = KeyTemplates::new(self.partition_key.as_deref(), self.row_key.as_deref())?;
@@ -106,7 +106,7 @@ impl ImportArgs {
             }
         }
         let work = async |open: &mut OpenStore| {
-            open.store.create_table_if_missing(&self.table).await?;
+            create_if_missing(&*open.store, &self.table).await?;
             if let Some(ring) = ring {
                 ring.apply(open, std::slice::from_ref(&self.table)).await?;
             }
@@ -168,7 +168,7 @@ impl ImportArgs {
         // The report is printed after an interruption too: it says how many rows are written.
         let end =
             locked(&report, |report| self.print_report(report, &inferred, &encrypted, &left_out, requests));
-        done.and(end)
+        done.map_err(|failure| failure.with_resume(resume)).and(end)
     }
 
     async fn write(

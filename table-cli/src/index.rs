@@ -6,12 +6,13 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::TableName;
+use table_core::store::{Error, ErrorKind};
 use table_patterns::index::{IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport, Waiting};
 
 use crate::failure::{Failure, Result};
 use crate::index_add::{AddArgs, TEMPLATE_FORM, build_progress};
 use crate::keys::KeyArgs;
-use crate::output::{OutputArgs, ask, print, print_json, remark};
+use crate::output::{OutputArgs, ask, one_line, print, print_json, remark};
 use crate::pace::{InFlight, Pace, until_stopped};
 use crate::progress::Progress;
 use crate::store::{Access, OpenStore, StoreName, manifest};
@@ -123,8 +124,12 @@ impl IndexArgs {
         match &self.command {
             IndexCommand::Add(index) => index.run(open, table, self.options()).await,
             IndexCommand::List { json } => {
-                declared.iter().try_for_each(|index| print(&index_line(index, true, *json)))?;
-                manifest.not_in_force.iter().try_for_each(|index| print(&index_line(index, false, *json)))
+                let print_index = |index: &StoredIndex, is_in_force: bool| match json {
+                    true => print_json(&index_json(index, is_in_force)),
+                    false => print(&index_line(index, is_in_force)),
+                };
+                declared.iter().try_for_each(|index| print_index(index, true))?;
+                manifest.not_in_force.iter().try_for_each(|index| print_index(index, false))
             }
             IndexCommand::Build { index, output } => {
                 let index = find(manifest, table, index)?;
@@ -187,26 +192,33 @@ fn find<'a>(manifest: &'a Manifest, table: &TableName, index: &str) -> Result<&'
     }
 }
 
+/// The name of the type of an index.
+fn entity_name(index: &StoredIndex) -> Option<&str> {
+    index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty())
+}
+
+/// Keys that Rust code makes, and definitions of a later format: this program can compute neither.
+fn needs_program(index: &StoredIndex) -> bool {
+    index.definition.as_ref().is_none_or(|definition| definition.is_opaque())
+}
+
+/// An index of the list, as JSON.
+fn index_json(index: &StoredIndex, is_in_force: bool) -> serde_json::Value {
+    let other_table = index.table.as_ref().map(TableName::as_str);
+    json!({
+        "name": index.name, "id": index.id(), "state": index.state.to_string(), "type": entity_name(index), "table": other_table,
+        "dropping": index.is_dropping(), "needs_program": needs_program(index), "in_force": is_in_force,
+    })
+}
+
 /// A line of the list.
-fn index_line(index: &StoredIndex, is_in_force: bool, is_json: bool) -> String {
-    let (id, state) = (index.id(), index.state.to_string());
-    let entity = index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty());
-    // Keys that Rust code makes, and definitions of a later format: this program can compute neither.
-    let needs_program = index.definition.as_ref().is_none_or(|definition| definition.is_opaque());
-    if is_json {
-        let other_table = index.table.as_ref().map(TableName::as_str);
-        let index = json!({
-            "name": index.name, "id": id, "state": state, "type": entity, "table": other_table,
-            "dropping": index.is_dropping(), "needs_program": needs_program, "in_force": is_in_force,
-        });
-        return format!("{index}\n");
-    }
-    let mut line = format!("{}\t{id}\t{state}", index.name);
+fn index_line(index: &StoredIndex, is_in_force: bool) -> String {
+    let mut line = format!("{}\t{}\t{}", one_line(&index.name), one_line(&index.id()), index.state);
     if index.is_dropping() {
         line.push_str("\tis being removed");
     }
-    if let Some(entity) = entity {
-        line.push_str(&format!("\tof {entity}"));
+    if let Some(entity) = entity_name(index) {
+        line.push_str(&format!("\tof {}", one_line(entity)));
     }
     if let Some(other) = &index.table {
         line.push_str(&format!("\tentries in {other}"));
@@ -214,7 +226,7 @@ fn index_line(index: &StoredIndex, is_in_force: bool, is_json: bool) -> String {
     if !is_in_force {
         line.push_str("\tnot in force: the other table has no consent to it");
     }
-    if needs_program {
+    if needs_program(index) {
         line.push_str("\tonly a program that declares it can maintain it");
     }
     line.push('\n');
@@ -248,7 +260,7 @@ async fn build(
     if index.state == IndexState::Readable && is_in_force {
         return match output.json {
             true => print_json(&json!({"index": id, "state": "readable", "entities": 0, "entries": 0})),
-            false => print(&format!("{id} is readable already\n")),
+            false => print(&format!("{} is readable already\n", one_line(&id))),
         };
     }
     let indexed = open_for_upkeep(open, table, options).await?;
@@ -260,8 +272,11 @@ async fn build(
         return print_json(&report);
     }
     print(&format!(
-        "{id} is {}: {} entities, {} entries written\n",
-        built.state, built.entities, built.entries
+        "{} is {}: {} entities, {} entries written\n",
+        one_line(&id),
+        built.state,
+        built.entities,
+        built.entries
     ))
 }
 
@@ -274,7 +289,7 @@ async fn drop_index(indexed: &IndexedEntities, id: &str, output: OutputArgs) -> 
     indexed.drop_index_with(id, tell).await?;
     match output.json {
         true => print_json(&json!({"index": id, "removed": true})),
-        false => print(&format!("{id} is removed\n")),
+        false => print(&format!("{} is removed\n", one_line(id))),
     }
 }
 
@@ -308,7 +323,10 @@ async fn scrub(
         before += (found.entries + found.entities) as u64;
         match end {
             Ok(()) => {
-                print(&scrub_line(&id, &found, repairs, is_json))?;
+                match is_json {
+                    true => print_json(&scrub_json(&id, &found, repairs))?,
+                    false => print(&scrub_line(&id, &found, repairs))?,
+                }
                 // A repair removes and adds entries, but it cannot decide which of two entities keeps a key
                 // that both have.
                 let open_damage = if repairs {
@@ -318,6 +336,8 @@ async fn scrub(
                 };
                 damaged += u64::from(open_damage > 0);
             }
+            // It would meet the other indexes too.
+            Err(error) if is_of_store(&error) => return Err(error.into()),
             Err(error) => {
                 remark(&format!("skipped: {id}: {}", Failure::from(error)));
                 skipped += 1;
@@ -336,20 +356,34 @@ async fn scrub(
     }
 }
 
+/// Whether an error is about the store or the credential, and not about one index.
+fn is_of_store(error: &Error) -> bool {
+    let kind = error.root().kind();
+    error.is_transient()
+        || matches!(
+            kind,
+            ErrorKind::Unauthorized(_)
+                | ErrorKind::Forbidden(_)
+                | ErrorKind::StorageFull(_)
+                | ErrorKind::TableNotFound { .. }
+        )
+}
+
 fn count_of_indexes(count: u64) -> String {
     if count == 1 { "1 index".to_owned() } else { format!("{count} indexes") }
 }
 
-fn scrub_line(id: &str, found: &ScrubReport, repairs: bool, is_json: bool) -> String {
+fn scrub_json(id: &str, found: &ScrubReport, repairs: bool) -> serde_json::Value {
     let ScrubReport { entries, dangling, entities, missing, taken_keys } = *found;
-    if is_json {
-        let line = json!({
-            "index": id, "entries": entries, "entities": entities, "dangling": dangling, "missing": missing,
-            "taken_keys": taken_keys,
-            "repaired": repairs,
-        });
-        return format!("{line}\n");
-    }
+    json!({
+        "index": id, "entries": entries, "entities": entities, "dangling": dangling, "missing": missing,
+        "taken_keys": taken_keys, "repaired": repairs,
+    })
+}
+
+fn scrub_line(id: &str, found: &ScrubReport, repairs: bool) -> String {
+    let ScrubReport { entries, dangling, entities, missing, taken_keys } = *found;
+    let id = one_line(id);
     let end = if repairs && dangling + missing > 0 { ", repaired" } else { "" };
     format!(
         "{id}: {entities} entities, {entries} entries, {dangling} dangling, {missing} missing, {taken_keys} taken keys{end}\n"

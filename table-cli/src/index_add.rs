@@ -4,14 +4,20 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use table_core::manifest::{Discriminator, IndexState, Layout, Manifest, Payload, Placement, StoredType};
+use table_core::manifest::{
+    Discriminator, IndexDefinition, IndexState, Layout, Manifest, PartSource, Payload, Placement, StoredType,
+    TemplatePart,
+};
 use table_core::model::TableName;
+use table_core::query::Query;
+use table_core::store::TableStore as _;
 use table_core::typed::Schema;
 use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape};
 
 use crate::failure::{Failure, Result};
-use crate::output::{OutputArgs, print, print_json, remark};
+use crate::output::{OutputArgs, one_line, print, print_json, remark};
 use crate::progress::{Progress, SharedProgress};
+use crate::selection::is_own;
 use crate::store::{OpenStore, manifest};
 
 /// The form of templates, for the help.
@@ -57,7 +63,8 @@ pub(crate) struct AddArgs {
 }
 
 impl AddArgs {
-    /// Declares the index and builds it. 1 request for the manifest, and the requests of opening and of the build.
+    /// Declares the index and builds it. 1 request for the manifest, 1 for a look at the first entities, and the requests of opening and of
+    /// the build.
     pub(crate) async fn run(&self, open: &OpenStore, table: &TableName, options: IndexOptions) -> Result<()> {
         let manifest = manifest(&*open.store, table).await?;
         // An index is identified by its name and its definition. The library would take the same name with
@@ -70,6 +77,7 @@ impl AddArgs {
         }
         let index = self.index(&manifest)?;
         self.check(&index, &manifest, table, open.store.profile().encrypts)?;
+        self.check_properties(open, &index, &manifest, table).await?;
         let store = Arc::clone(&open.store);
         let opened = IndexedEntities::open(store, table.clone(), vec![index.clone()], options).await?;
         let id = index.id();
@@ -86,6 +94,7 @@ impl AddArgs {
             });
             return print_json(&report);
         }
+        let id = one_line(id);
         print(&format!("{id} is {state}: {entities} entities, {entries} entries written\n"))
     }
 
@@ -134,7 +143,67 @@ impl AddArgs {
             };
         }
         index.definition().validate().map_err(Failure::misuse)?;
+        self.check_own_key(index.definition())?;
         Ok(index)
+    }
+
+    /// Refuses keys that two entities may have: the write of the second one would be refused.
+    fn check_own_key(&self, definition: &IndexDefinition) -> Result<()> {
+        if self.unique || self.list {
+            return Ok(());
+        }
+        let has = |source: &PartSource| {
+            let is_whole = |part: &TemplatePart| part.transforms.is_empty() && !part.each;
+            definition.parts().any(|part| part.source == *source && is_whole(part))
+        };
+        let missing = match (has(&PartSource::RowKey), &self.partition_key) {
+            (false, _) => "{RowKey}",
+            (true, Some(_)) if !has(&PartSource::PartitionKey) => "{PartitionKey}",
+            _ => return Ok(()),
+        };
+        let end = if self.partition_key.is_some() { "{PartitionKey}_{RowKey}" } else { "{RowKey}" };
+        Err(Failure::misuse(format!(
+            "two entities may have an entry of the same key, because the keys of the entries do not contain {missing} of their entity, and \
+             writes of the second entity would be refused: end --row-key with {end}, or give --unique or --list"
+        )))
+    }
+
+    /// Looks for the properties of the index in the first page of the table: a name that no entity has is likely mistyped. 1 request.
+    async fn check_properties(
+        &self,
+        open: &OpenStore,
+        index: &Index,
+        manifest: &Manifest,
+        table: &TableName,
+    ) -> Result<()> {
+        let page = open.store.query(table, &Query::new(), None).await?;
+        let own: Vec<_> = page.items.iter().filter(|row| is_own(row)).collect();
+        let definition = index.definition();
+        let found: Vec<_> = own.iter().filter(|row| definition.entity.admits(row)).collect();
+        let is_keys = |name: &str| ["PartitionKey", "RowKey", "Timestamp"].contains(&name);
+        let mut names = definition.properties_read().map_err(Failure::misuse)?;
+        names.extend(self.fields.iter().cloned());
+        names.retain(|name| !is_keys(name) && found.iter().all(|row| row.get(name).is_none()));
+        // An index may be added before the entities are.
+        let problem = match &self.of {
+            _ if own.is_empty() => return Ok(()),
+            Some(of) if found.is_empty() => {
+                if manifest.types.iter().any(|stored| stored.name() == of) {
+                    return Ok(());
+                }
+                format!("has the type {of}")
+            }
+            _ if names.is_empty() => return Ok(()),
+            _ => format!("has the property {}", names.join(" or ")),
+        };
+        if page.continuation.is_none() {
+            return Err(Failure::misuse(format!(
+                "no entity of the table '{table}' {problem}, so the index would have no entry of these entities, and nothing was changed: \
+                 check the name, or write such an entity first"
+            )));
+        }
+        remark(&format!("warning: none of the first {} entities of {table} {problem}", found.len()));
+        Ok(())
     }
 
     /// Refuses an index of entities that are not one row, and an index that would show an encrypted or a large property.

@@ -18,7 +18,7 @@ use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys, Lega
 use zeroize::Zeroizing;
 
 use crate::failure::{Failure, Result};
-use crate::store::{OpenStore, manifest};
+use crate::store::{OpenStore, manifest, may_be_secret};
 
 /// The environment variable with the keys, or with the name of their file.
 const KEYS_VARIABLE: &str = "TABLES_KEYS";
@@ -204,7 +204,13 @@ pub(crate) fn check_keys(manifest: &Manifest, table: &TableName, store: &dyn Tab
 
 fn read(path: &Path) -> Result<Zeroizing<String>> {
     let text = std::fs::read_to_string(path).map(Zeroizing::new);
-    text.map_err(|error| Failure::misuse(format!("{} cannot be read: {error}", path.display())))
+    text.map_err(|error| {
+        let name = path.display().to_string();
+        // The text of the keys in place of the name of their file.
+        let name =
+            if name.contains('{') || may_be_secret(&name) { "the file of keys".to_owned() } else { name };
+        Failure::misuse(format!("{name} cannot be read: {error}"))
+    })
 }
 
 fn parse(text: &str, directory: &Path) -> Result<KeyRing, String> {

@@ -34,6 +34,7 @@ mod serve;
 mod spool;
 mod store;
 mod sweep;
+mod target_file;
 mod text_input;
 mod upkeep;
 #[cfg(feature = "key-vault")]

@@ -1,7 +1,10 @@
 //! The load that a command puts on a store, and its end before it is done.
 
+use std::pin::pin;
+
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use futures_util::FutureExt as _;
 use table_core::adapter::RateLimit;
 
 use crate::failure::{Failure, Result};
@@ -54,9 +57,16 @@ pub(crate) async fn until_stopped<T>(
 ) -> Result<T> {
     // Dropping the work cancels it, at whichever `await` it is. Rows that are written stay. The next run goes on from a position that
     // was saved, or does the work again with the same result: `resume` says how.
+    let interrupted = || Err(Failure::failed(format!("interrupted: {resume}")));
+    let mut stopped = pin!(stopped());
+    // Before the work begins: until this call, a signal would end the process without a word.
+    if stopped.as_mut().now_or_never().is_some() {
+        return interrupted();
+    }
     tokio::select! {
+        biased;
         done = work => done,
-        () = stopped() => Err(Failure::failed(format!("interrupted: {resume}"))),
+        () = stopped => interrupted(),
     }
 }
 

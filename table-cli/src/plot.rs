@@ -1,6 +1,6 @@
 //! `tables plot`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -18,6 +18,7 @@ use crate::output::{print_json, remark};
 use crate::pace::{LongArgs, until_stopped};
 use crate::progress::SharedProgress;
 use crate::store::{Access, OpenStore, StoreName};
+use crate::target_file::TargetFile;
 
 /// Width and height.
 const PIXELS: (u32, u32) = (960, 1440);
@@ -72,7 +73,7 @@ impl PlotArgs {
             )));
         }
         let picture = draw(table.as_str(), &found).map_err(Failure::failed)?;
-        write(&self.to, &picture)?;
+        TargetFile::write_whole(&self.to, picture.as_bytes())?;
         if self.long.json {
             let report = json!({
                 "table": table.as_str(), "file": self.to.display().to_string(), "rows": found.rows, "bytes": found.bytes,
@@ -97,16 +98,6 @@ impl PlotArgs {
         progress.end();
         Ok(found?)
     }
-}
-
-/// Writes a file whole: a reader sees the file before or after.
-fn write(path: &Path, picture: &str) -> Result<()> {
-    let partial = path.with_extension("svg.partial");
-    let written = std::fs::write(&partial, picture).and_then(|()| std::fs::rename(&partial, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&partial);
-        Failure::failed(format!("{} cannot be written: {error}", path.display()))
-    })
 }
 
 /// The result of drawing; its errors have only text.

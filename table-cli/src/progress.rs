@@ -11,7 +11,7 @@ use table_core::adapter::RequestMeter;
 use crate::output::remark;
 
 /// The pause between two lines if standard error is not a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How much of a file is read.
 #[derive(Clone, Debug)]

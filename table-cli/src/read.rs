@@ -11,7 +11,7 @@ use table_core::store::{CycleDetector, TableStore, TableStoreExt as _};
 
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
-use crate::output::{print, print_json, remark};
+use crate::output::{one_line, print, print_json, remark};
 use crate::pace::{LongArgs, Pace, until_stopped};
 use crate::rows::{Format, Printer};
 use crate::selection::Selection;
@@ -70,10 +70,10 @@ async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> 
 
 /// The list of the types, and the list of the indexes with their states, each with a tab before it; nothing for an empty list.
 fn types_and_indexes(manifest: &Manifest) -> String {
-    let index = |index: &StoredIndex| format!("{} ({})", index.name, index.state);
+    let index = |index: &StoredIndex| format!("{} ({})", one_line(&index.name), index.state);
     let indexes: Vec<_> = manifest.indexes.iter().map(index).collect();
     let types = manifest.types.iter().filter_map(|stored| stored.entity.as_ref());
-    let types: Vec<_> = types.map(|entity| entity.name.to_string()).collect();
+    let types: Vec<_> = types.map(|entity| one_line(&entity.name).into_owned()).collect();
     let mut out = String::new();
     for (name, list) in [("types", types), ("indexes", indexes)] {
         if !list.is_empty() {

@@ -1,14 +1,12 @@
 //! Entities on standard output: as a table, as lines of JSON, or as CSV.
 
-use std::io::stdout;
-
 use clap::ValueEnum;
 use table_core::model::Entity;
 
 use crate::entity_text::entity_json;
 use crate::entity_text::{Columns, CsvRows, Types, add_columns, cells, csv_line, header};
 use crate::failure::Result;
-use crate::output::{print, print_bytes};
+use crate::output::{DataOutput, one_line, print, print_data};
 
 /// How entities are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,7 +41,7 @@ impl Printer {
         let rows = (format == Format::Csv && select.is_empty()).then(CsvRows::new).transpose()?;
         // The columns are known, so pages are printed as they come, after this header.
         if format == Format::Csv && rows.is_none() {
-            print_bytes(&csv_line(&header(&select, Types::Omitted))?)?;
+            print_data(&csv_line(&header(&select, Types::Omitted))?)?;
         }
         Ok(Self { format, select, rows })
     }
@@ -52,7 +50,7 @@ impl Printer {
     pub(crate) fn page(&mut self, entities: &[Entity]) -> Result<()> {
         match (self.format, &mut self.rows) {
             _ if entities.is_empty() => Ok(()),
-            (Format::Json, _) => print(&entities.iter().map(entity_json).collect::<String>()),
+            (Format::Json, _) => print_data(entities.iter().map(entity_json).collect::<String>().as_bytes()),
             (Format::Table, _) => {
                 let mut columns = self.select.clone();
                 if columns.is_empty() {
@@ -66,37 +64,34 @@ impl Printer {
                     .iter()
                     .map(|entity| csv_line(&cells(entity, &self.select, Types::Omitted)))
                     .collect();
-                print_bytes(&lines?.concat())
+                print_data(&lines?.concat())
             }
         }
     }
 
     /// Prints the rows that have waited for the header of CSV.
     pub(crate) fn end(self) -> Result<()> {
-        self.rows.map_or(Ok(()), |rows| rows.write_to(&mut stdout(), Types::Omitted))
+        self.rows.map_or(Ok(()), |rows| rows.write_to(&mut DataOutput::new(), Types::Omitted))
     }
 }
 
 fn text_table(columns: &Columns, entities: &[Entity]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY).set_header(header(columns, Types::Omitted));
+    table
+        .load_style(comfy_table::presets::UTF8_BORDERS_ONLY)
+        .set_header(header(columns, Types::Omitted).iter().map(|name| one_line(name)));
     for entity in entities {
         table.add_row(cells(entity, columns, Types::Omitted).iter().map(|cell| shown(cell)));
     }
     format!("{table}\n")
 }
 
-/// Returns a text on one line, cut if it is long. Control characters could write to the terminal, so they are escaped.
+/// Returns a text on one line, cut if it is long.
 fn shown(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(MAX_CELL_CHARS)
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect();
-    if text.chars().nth(MAX_CELL_CHARS).is_some() {
-        shown.push('…');
+    match text.char_indices().nth(MAX_CELL_CHARS) {
+        None => one_line(text).into_owned(),
+        Some((end, _)) => format!("{}…", one_line(&text[..end])),
     }
-    shown
 }
 
 #[cfg(test)]
@@ -105,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_one_short_line_without_control_characters() {
-        assert_eq!(shown("a\u{1b}[2J\nb"), "a\\u{1b}[2J\\nb");
+        assert_eq!(shown("a\u{1b}[2J\nb"), r"a\u001b[2J\u000ab");
         assert_eq!(shown(&"x".repeat(61)), format!("{}…", "x".repeat(60)));
     }
 }

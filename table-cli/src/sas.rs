@@ -18,6 +18,7 @@ use table_core::query::Range;
 
 use crate::failure::{Failure, Result};
 use crate::output::{print, print_json};
+use crate::selection::{partition_key, row_key};
 use crate::store::StoreName;
 
 /// The arguments of `tables sas`.
@@ -69,25 +70,25 @@ struct TableArgs {
     #[arg(long, value_name = "TIME", required_unless_present = "policy")]
     expires: Option<Moment>,
     /// Only the partition with this PartitionKey
-    #[arg(long, value_name = "P", conflicts_with = "from_partition")]
+    #[arg(long, value_name = "P", conflicts_with = "from_partition", value_parser = partition_key)]
     partition: Option<String>,
     /// Only the rows of the partition whose RowKey starts with this text
-    #[arg(long, value_name = "R", requires = "partition", conflicts_with_all = ["from_row", "to_row"])]
+    #[arg(long, value_name = "R", requires = "partition", conflicts_with_all = ["from_row", "to_row"], value_parser = row_key)]
     row_prefix: Option<String>,
     /// Only the rows of the partition from this RowKey on
-    #[arg(long, value_name = "R", requires = "partition")]
+    #[arg(long, value_name = "R", requires = "partition", value_parser = row_key)]
     from_row: Option<String>,
     /// Only the rows of the partition up to this RowKey, with it
-    #[arg(long, value_name = "R", requires = "partition")]
+    #[arg(long, value_name = "R", requires = "partition", value_parser = row_key)]
     to_row: Option<String>,
     /// Also the manifest of the table and every other partition after `~~`: for programs of the table's owner
     #[arg(long, conflicts_with_all = ["partition", "from_partition"])]
     with_manifest: bool,
     /// Only the partitions from this PartitionKey on
-    #[arg(long, value_name = "P", requires = "to_partition")]
+    #[arg(long, value_name = "P", requires = "to_partition", value_parser = partition_key)]
     from_partition: Option<String>,
     /// Only the partitions up to this PartitionKey, with it
-    #[arg(long, value_name = "P", requires = "from_partition")]
+    #[arg(long, value_name = "P", requires = "from_partition", value_parser = partition_key)]
     to_partition: Option<String>,
     /// A stored access policy of the table, which has the values that are not given, and by which the signature is revoked
     #[arg(long, value_name = "NAME")]

@@ -1,7 +1,7 @@
 //! The rows that a command is about.
 
 use clap::Args;
-use table_core::model::Entity;
+use table_core::model::{Entity, PartitionKey, RowKey};
 use table_core::query::{Filter, Query};
 
 /// The entities that a command is about.
@@ -11,10 +11,10 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "TEXT")]
     filter: Option<Filter>,
     /// Only the entities with this PartitionKey
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = partition_key)]
     partition: Option<String>,
     /// Only the entities whose RowKey starts with this text
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = row_key)]
     row_prefix: Option<String>,
     /// Also index entries and system rows, which the patterns of this library keep in tables
     #[arg(long)]
@@ -41,6 +41,16 @@ impl Selection {
     pub(crate) const fn hides_index_entries(&self) -> bool {
         !self.system_rows
     }
+}
+
+/// Parses a PartitionKey. A text that is no key of any entity is refused: a command about no entity would look like an empty partition.
+pub(crate) fn partition_key(text: &str) -> Result<String, String> {
+    PartitionKey::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Parses a RowKey, or the beginning of one: a key begins with a text if, and only if, the text is a key too. See [`partition_key`].
+pub(crate) fn row_key(text: &str) -> Result<String, String> {
+    RowKey::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Returns the query for the entities that meet every given condition.

@@ -14,7 +14,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::{Failure, Result};
 use crate::faults::Faults;
-use crate::output::{print, remark};
+use crate::output::{log_output, print, remark};
 use crate::pace::stopped;
 use crate::store::{Access, FileOptions, OpenStore, StoreName};
 
@@ -244,9 +244,15 @@ impl ServeArgs {
         names.extend(self.host.clone());
         let made = SelfSigned::new(names).map_err(Failure::misuse)?;
         let failed = |error| Failure::failed(format!("{} cannot be written: {error}", directory.display()));
+        let is_new = !directory.exists();
         fs::create_dir_all(directory).map_err(failed)?;
         write_secret(&key, &made.key).map_err(failed)?;
         fs::write(&certificate, &made.certificate).map_err(failed)?;
+        // Clients read the certificate.
+        if is_new {
+            make_readable(directory, 0o755).map_err(failed)?;
+        }
+        make_readable(&certificate, 0o644).map_err(failed)?;
         remark(&format!("made {}, valid until {}", certificate.display(), made.valid_until));
         Ok((certificate, key))
     }
@@ -262,6 +268,17 @@ fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     options.open(path)?.write_all(text.as_bytes())
 }
 
+/// Lets other users read what the process has created.
+#[cfg(unix)]
+fn make_readable(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn make_readable(_path: &Path, _mode: u32) -> io::Result<()> {
+    Ok(())
+}
+
 fn read_file(path: &Path) -> Result<String> {
     fs::read_to_string(path)
         .map_err(|error| Failure::misuse(format!("{} cannot be read: {error}", path.display())))
@@ -270,7 +287,7 @@ fn read_file(path: &Path) -> Result<String> {
 /// Reads the accounts with their keys. No error repeats an argument, which may be a key that was written into the wrong place.
 fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
     let mut accounts: Vec<Account> = Vec::new();
-    for argument in arguments {
+    for (number, argument) in arguments.iter().enumerate() {
         let form = || {
             Failure::misuse(
                 "--account is NAME:env:VARIABLE or NAME:file:PATH: the variable or the file has the key, which other users of the \
@@ -278,11 +295,17 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
             )
         };
         let (name, place) = argument.split_once(':').ok_or_else(form)?;
+        let of = || format!("the --account {}", number + 1);
         let key = match place.split_once(':').ok_or_else(form)? {
             ("env", variable) => std::env::var(variable).map_err(|_| {
-                Failure::misuse(format!("set the environment variable {variable} to the key of {name}"))
+                Failure::misuse(format!(
+                    "{} names an environment variable that is not set: set it to the key",
+                    of()
+                ))
             })?,
-            ("file", path) => read_file(Path::new(path))?,
+            ("file", path) => fs::read_to_string(path).map_err(|error| {
+                Failure::misuse(format!("{} names a file that cannot be read: {error}", of()))
+            })?,
             _ => return Err(form()),
         };
         let known = accounts.iter().position(|account| account.name() == name);
@@ -291,7 +314,13 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
             Some(index) => accounts.remove(index).with_second_key(key.trim()),
             None => Account::new(name, key.trim()),
         };
-        accounts.insert(known.unwrap_or(accounts.len()), account.map_err(Failure::misuse)?);
+        let account = account.map_err(|_| {
+            Failure::misuse(format!(
+                "{} is not valid: a name has 3 to 24 small letters and digits, and a key is base64",
+                of()
+            ))
+        })?;
+        accounts.insert(known.unwrap_or(accounts.len()), account);
     }
     if accounts.is_empty() {
         accounts.push(Account::emulator());
@@ -302,7 +331,9 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
 fn start_log(level: &str) {
     let level: LevelFilter = level.parse().unwrap_or(LevelFilter::WARN);
     // Fails if the process has a subscriber already, which then has the log.
-    let _ = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).try_init();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(log_output);
+    // Colours are escape sequences too, which the output would not let through.
+    let _ = log.with_ansi(false).try_init();
 }
 
 async fn end_of_input() {

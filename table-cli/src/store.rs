@@ -17,7 +17,7 @@ use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
-use table_core::store::{Error, ManifestCache, ServiceProfile, TableStore, TableStoreExt as _};
+use table_core::store::{Error, ErrorKind, ManifestCache, ServiceProfile, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
 
 use crate::emulator::Emulator;
@@ -62,7 +62,13 @@ pub(crate) fn has_secret(argument: &str) -> bool {
     // Names in a connection string may have spaces around them, and any case.
     let text: String = argument.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect();
     let is_signed_url = text.starts_with("http") && text.contains("sig=");
-    is_signed_url || ["accountkey=", "sharedaccesssignature="].iter().any(|name| text.contains(name))
+    // A signature without its URL, or after a text that is none. A filter has blanks, and may compare a text with `sig=`.
+    let has_signature = !argument.contains(char::is_whitespace)
+        && (["?sig=", "&sig="].iter().any(|name| text.contains(name))
+            || text.starts_with("sig=") && text.contains('&'));
+    is_signed_url
+        || has_signature
+        || ["accountkey=", "sharedaccesssignature="].iter().any(|name| text.contains(name))
 }
 
 /// A store as the command line names it.
@@ -288,8 +294,11 @@ impl StoreName {
 
     /// The text of a file, such as a connection string.
     fn read_text(&self, path: &Path) -> Result<String> {
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let is_secret = may_be_secret(&path.to_string_lossy());
+            let name = if is_secret { "the file after file:".to_owned() } else { self.to_string() };
+            Failure::misuse(format!("{name} cannot be read: {error}"))
+        })?;
         Ok(text.trim().to_owned())
     }
 
@@ -321,6 +330,24 @@ impl OpenStore {
             None => store.retry(RetryPolicy::default()).build(),
         };
         Self { store, meter, embedded, emulator: None }
+    }
+
+    /// The named tables; without names every table of the store, which a credential for one table cannot list. 1 request for each 1,000
+    /// tables if none is named.
+    pub(crate) async fn tables(&self, named: &[TableName]) -> Result<Vec<TableName>> {
+        if !named.is_empty() {
+            return Ok(named.to_vec());
+        }
+        self.store.all_tables(None).await.map_err(|error| {
+            let kind = error.root().kind();
+            let is_refused = matches!(kind, ErrorKind::Forbidden(_) | ErrorKind::Unauthorized(_));
+            match Failure::from(error) {
+                Failure::Failed(text) if is_refused => Failure::failed(format!(
+                    "{text}: a signature for one table cannot list tables: name the table"
+                )),
+                failure => failure,
+            }
+        })
     }
 
     /// The number of rows of these tables, if the store tells it without reading them: an embedded store that has no other table, because
@@ -385,9 +412,34 @@ fn folder_with_store(directory: &Path) -> Option<PathBuf> {
     folders.filter_map(|folder| Some(folder.ok()?.path())).find(|folder| has_store(folder))
 }
 
+/// Creates a table that is missing. 1 request if it exists: its manifest, which a command needs in any case. So a credential that may not
+/// create tables writes into a table that exists.
+pub(crate) async fn create_if_missing(store: &dyn TableStore, table: &TableName) -> Result<()> {
+    match manifest(store, table).await {
+        Err(error) if error.is_table_not_found() => {
+            Ok(store.create_table_if_missing(table).await.map(drop)?)
+        }
+        read => Ok(read.map(drop)?),
+    }
+}
+
 fn read_variable(name: &str) -> Result<String> {
-    std::env::var(name)
-        .map_err(|_| Failure::misuse(format!("set the environment variable {name} to a connection string")))
+    std::env::var(name).map_err(|_| {
+        // What is no name of a variable may be the secret itself.
+        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !may_be_secret(name);
+        Failure::misuse(match is_name {
+            true => format!("set the environment variable {name} to a connection string"),
+            false => "env: needs the name of an environment variable that has a connection string".to_owned(),
+        })
+    })
+}
+
+/// Whether a text that should name a place may be a key or a signature, written into the wrong place: a long text of the characters of
+/// base64, or one that ends as base64 does. Errors do not repeat such a text.
+pub(crate) fn may_be_secret(text: &str) -> bool {
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-%".contains(c);
+    has_secret(text)
+        || text.chars().all(is_base64) && (text.ends_with('=') || text.len() >= 40 && !text.contains('/'))
 }
 
 /// Whether an emulator listens at its default address.
@@ -433,11 +485,32 @@ mod tests {
             "DefaultEndpointsProtocol=https;AccountName=a;accountKey = c2VjcmV0",
             "TableEndpoint=https://a;SharedAccessSignature=sv=1&sig=c2VjcmV0",
             "https://a.table.core.windows.net?sv=1&sig=c2VjcmV0",
+            "?sv=1&sig=c2VjcmV0",
+            "sig=c2VjcmV0&sv=1",
+            "file:a?sig=c2VjcmV0",
         ];
         assert!(secrets.iter().all(|text| has_secret(text)));
-        let others =
-            ["azure", "https://a.table.core.windows.net", "sig eq 'a?sig='", "UseDevelopmentStorage=true"];
+        let others = [
+            "azure",
+            "https://a.table.core.windows.net",
+            "sig eq 'a?sig='",
+            "UseDevelopmentStorage=true",
+            "sig=String",
+        ];
         assert!(!others.iter().any(|text| has_secret(text)));
+        // A key of an account has 64 bytes.
+        let key = format!("{}==", "c2VjcmV0".repeat(11));
+        assert!([&key, "c2VjcmV0a2V5MTI=", key.trim_end_matches('=')].iter().all(|text| may_be_secret(text)));
+        assert!(
+            ![
+                "AZURE_STORAGE_CONNECTION_STRING",
+                "keys/absent",
+                "absent.json",
+                "/a/long/path/of/directories/to/a/file/of/a/secret"
+            ]
+            .iter()
+            .any(|text| may_be_secret(text))
+        );
     }
 
     #[tokio::test]

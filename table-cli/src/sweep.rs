@@ -6,13 +6,12 @@ use clap::Args;
 use serde_json::json;
 use table_core::manifest::{Manifest, Shape};
 use table_core::model::TableName;
-use table_core::store::TableStoreExt as _;
 use table_encryption::SweepProgress;
 
 use crate::failure::{Failure, MAX_NAMED, Result};
 use crate::keys::{KeyArgs, KeyRing, Unmigrated};
 use crate::layouts::is_large;
-use crate::output::{print, print_json, remark};
+use crate::output::{one_line, print, print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::store::{Access, OpenStore, StoreName, manifest};
 
@@ -71,10 +70,7 @@ impl RotateArgs {
     }
 
     async fn rotate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {
-        let mut left: BTreeSet<_> = match self.tables.is_empty() {
-            true => open.store.all_tables(None).await?.into_iter().collect(),
-            false => self.tables.iter().cloned().collect(),
-        };
+        let mut left: BTreeSet<_> = open.tables(&self.tables).await?.into_iter().collect();
         let (mut done, mut skipped) = (BTreeSet::new(), 0);
         while let Some(table) = left.pop_first() {
             let before = open.meter.total();
@@ -223,7 +219,8 @@ impl SweepArgs {
             return print_json(&report);
         }
         named.iter().for_each(|row| remark(&format!("skipped: {}: {}", row.key, row.error)));
-        let keys: Vec<_> = found.keys.iter().map(|(id, rows)| format!("{rows} under {id}")).collect();
+        let keys: Vec<_> =
+            found.keys.iter().map(|(id, rows)| format!("{rows} under {}", one_line(id))).collect();
         let keys = if keys.is_empty() { String::new() } else { format!("; {}", keys.join(", ")) };
         let SweepProgress { read, changed, skipped, .. } = found;
         print(&format!("{table}: {read} rows read, {changed} {verb}, {skipped} skipped{keys}\n"))

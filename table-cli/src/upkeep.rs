@@ -1,24 +1,24 @@
 //! `tables upkeep`.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+use table_core::adapter::RequestMeter;
 use table_core::model::TableName;
-use table_core::store::{TableStore, TableStoreExt as _};
-use table_patterns::index::IndexOptions;
-use table_patterns::journal::Timing;
 use table_patterns::large::LargeOptions;
 use table_patterns::upkeep::{TableUpkeep, Upkeep, UpkeepReport};
 
 use crate::blobs::{BlobPlace, root};
 use crate::failure::{Failure, Result};
 use crate::keys::KeyArgs;
-use crate::output::{print, remark};
+use crate::output::{print, print_json, remark};
 use crate::pace::stopped;
 use crate::pace::{Pace, at_least_one};
+use crate::progress::LINE_INTERVAL;
 use crate::store::{Access, OpenStore, StoreName};
 
 /// The arguments of `tables upkeep`.
@@ -72,10 +72,7 @@ impl UpkeepArgs {
     }
 
     async fn keep(&self, open: &mut OpenStore) -> Result<()> {
-        let tables = match self.tables.is_empty() {
-            true => open.store.all_tables(None).await?,
-            false => self.tables.clone(),
-        };
+        let tables = open.tables(&self.tables).await?;
         if tables.is_empty() {
             remark("the store has no table");
             return Ok(());
@@ -90,7 +87,6 @@ impl UpkeepArgs {
         let listener = Arc::clone(&rounds);
         let upkeep = Upkeep::new(Arc::clone(&open.store))
             .tables(tables.iter().map(TableName::as_str))
-            .with_options(options(&*open.store)?)
             .with_concurrency(self.concurrency)
             .every(Duration::from_secs(self.every))
             .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
@@ -100,30 +96,49 @@ impl UpkeepArgs {
             Some(blobs) => upkeep.blobs(blobs.open(false)?, LargeOptions::default().with_root(root())),
             None => upkeep,
         };
+        let waits = async {
+            if !self.quiet {
+                tell_of_waits(&tables, &rounds, &open.meter).await;
+            }
+            std::future::pending::<Infallible>().await
+        };
         let report = if self.once {
             tokio::select! {
                 // Dropped at a signal, wherever it is. The work is written for crashes, so the next upkeep
                 // finishes it in the same way.
                 report = upkeep.run_once() => report?,
+                never = waits => match never {},
                 () = stopped() => return Err(Failure::failed("interrupted: the next upkeep continues the work")),
             }
         } else {
-            upkeep.run(stopped()).await?
+            tokio::select! {
+                report = upkeep.run(stopped()) => report?,
+                never = waits => match never {},
+            }
         };
         locked(&rounds, |rounds| std::mem::replace(&mut rounds.end, Ok(())))?;
         health(&report)
     }
 }
 
-/// Short leases for a store that only this process writes: the recovery of an interrupted write waits for the longest lease of all
-/// writers. A slow disk has a second for each request.
-fn options(store: &dyn TableStore) -> Result<IndexOptions> {
-    let mut options = IndexOptions::default();
-    if store.local_writers().is_some() {
-        options.timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO)?;
-        options.cache = Duration::from_millis(500);
+/// Names the tables whose first round goes on, from time to time. A round may wait for minutes: for the end of leases, or until every program
+/// knows the state of an index.
+async fn tell_of_waits(tables: &[TableName], rounds: &Mutex<Rounds>, meter: &RequestMeter) {
+    let started = Instant::now();
+    loop {
+        tokio::time::sleep(LINE_INTERVAL).await;
+        let is_done = |table: &&TableName| locked(rounds, |rounds| rounds.printed.contains_key(*table));
+        let left: Vec<_> = tables.iter().filter(|table| !is_done(table)).map(TableName::as_str).collect();
+        if left.is_empty() {
+            return;
+        }
+        remark(&format!(
+            "in work for {} s, {} requests: {}; work of other programs is continued when their leases have ended",
+            started.elapsed().as_secs(),
+            meter.total(),
+            left.join(", ")
+        ));
     }
-    Ok(options)
 }
 
 fn locked<T>(rounds: &Mutex<Rounds>, work: impl FnOnce(&mut Rounds) -> T) -> T {
@@ -148,10 +163,12 @@ impl Rounds {
             if kept.rounds > *printed {
                 *printed = kept.rounds;
                 let due = report.due().filter(|(of, ..)| *of == table).count();
-                let line = if self.is_json { json_line(table, kept, due) } else { line(table, kept, due) };
                 // The upkeep goes on if standard output is closed: its work does not depend on a reader.
                 if self.end.is_ok() && !self.is_quiet {
-                    self.end = print(&line);
+                    self.end = match self.is_json {
+                        true => print_json(&json_report(table, kept, due)),
+                        false => print(&line(table, kept, due)),
+                    };
                 }
             }
         }
@@ -221,17 +238,16 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     format!("{table}: round {}: {health}{end}\n", kept.rounds)
 }
 
-fn json_line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
+fn json_report(table: &TableName, kept: &TableUpkeep, due: usize) -> serde_json::Value {
     let swept = &kept.swept;
     let [built, dropped, entries, dangling, missing] = sums(kept);
     let [expiry_sweeps, expired, not_removed] = expired(kept);
-    let line = json!({
+    json!({
         "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
         "finished": swept.applied, "left": swept.left, "released": swept.released, "moves_given_up": swept.moves_given_up,
         "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing, "blobs": blobs(kept),
         "expiry_sweeps": expiry_sweeps, "expired": expired, "not_removed": not_removed,
-    });
-    format!("{line}\n")
+    })
 }
 
 /// Names what needs an operator after the last round, on standard error. The failure has the exit code.

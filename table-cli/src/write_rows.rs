@@ -74,7 +74,7 @@ impl RowWriter<'_> {
         let writer = BulkWriter::with_options(Arc::clone(store), options);
         let mut outcomes = std::pin::pin!(writer.outcomes(operations));
         while let Some(outcome) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
             progress.add(1);
         }
         Ok(())
@@ -94,7 +94,7 @@ impl RowWriter<'_> {
             let options = BulkInsert::default().with_concurrency(self.concurrency);
             let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
             while let Some(outcome) = outcomes.try_next().await? {
-                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
+                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
                 progress.add(1);
             }
             return Ok(());
@@ -130,7 +130,7 @@ impl RowWriter<'_> {
                 },
                 Some((key, error)) = in_flight.next(), if !in_flight.is_empty() => {
                     busy.remove(&key);
-                    locked(report, |report| report.add(&key.to_string(), error.as_ref()));
+                    locked(report, |report| report.add(&key.to_string(), error.as_ref()))?;
                     progress.add(1);
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, TryStreamExt as _, future};
 use table_core::model::Entity;
 use table_core::query::{Filter, Query};
-use table_core::store::{Error, TableStoreExt as _};
+use table_core::store::Error;
 use table_patterns::bulk::{scan_partitions, split_partitions};
 
 use super::{Copied, CopyArgs, Stores, TablePair};
@@ -15,6 +15,7 @@ use crate::layouts::check_layouts;
 use crate::output::remark;
 use crate::progress::Progress;
 use crate::selection::is_own;
+use crate::store::create_if_missing;
 use crate::write_rows::{Mode, RowWriter, SharedOutcomes, locked};
 
 impl CopyArgs {
@@ -44,7 +45,7 @@ impl CopyArgs {
 
     /// Writes the entities of a filter, as `tables import --mode upsert` does.
     async fn copy_filtered(&self, stores: &Stores<'_>, pair: &TablePair, filter: &Filter) -> Result<Copied> {
-        stores.target.create_table_if_missing(&pair.to).await?;
+        create_if_missing(&*stores.target, &pair.to).await?;
         let query = Query::new().with_filter(filter.clone());
         let everywhere = split_partitions::<String>([]);
         let rows = scan_partitions(Arc::clone(&stores.source), &pair.from, &query, everywhere, 1);

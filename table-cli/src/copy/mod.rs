@@ -11,7 +11,7 @@ use serde_json::json;
 use table_core::manifest::Manifest;
 use table_core::model::TableName;
 use table_core::query::Filter;
-use table_core::store::{TableStore, TableStoreExt as _};
+use table_core::store::TableStore;
 
 use crate::blobs::{BlobArgs, BlobPlace};
 use crate::failure::{Failure, Result};
@@ -141,18 +141,18 @@ impl CopyArgs {
         from: &OpenStore,
         renames: &BTreeMap<TableName, TableName>,
     ) -> Result<Vec<TablePair>> {
-        let all: BTreeSet<_> = from.store.all_tables(None).await?.into_iter().collect();
-        let names: BTreeSet<_> =
-            if self.tables.is_empty() { all.clone() } else { self.tables.iter().cloned().collect() };
-        if let Some(absent) = names.iter().find(|name| !all.contains(name)) {
-            return Err(Failure::failed(format!("{} has no table '{absent}'", self.from)));
-        }
+        let names: BTreeSet<_> = from.tables(&self.tables).await?.into_iter().collect();
         if let Some(other) = renames.keys().find(|name| !names.contains(name)) {
             return Err(Failure::misuse(format!("--rename: the table '{other}' is not copied")));
         }
         let mut pairs = Vec::new();
         for name in &names {
-            let manifest = manifest(&*from.store, name).await?;
+            let manifest = match manifest(&*from.store, name).await {
+                Err(error) if error.is_table_not_found() => {
+                    return Err(Failure::failed(format!("{} has no table '{name}'", self.from)));
+                }
+                read => read?,
+            };
             let to = renames.get(name).unwrap_or(name);
             if self.from == self.to && (to == name || names.contains(to)) {
                 return Err(Failure::misuse(format!(

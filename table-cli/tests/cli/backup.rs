@@ -103,7 +103,7 @@ fn a_damaged_or_unfinished_backup_is_refused_and_writes_nothing() {
     let text = fs::read_to_string(&contents).unwrap();
     fs::write(&contents, text.replace("\"rows\":3", "\"rows\":2").replace("\"rows\": 3", "\"rows\": 2"))
         .unwrap();
-    tables().args(["restore", &backup, &to]).assert().code(1).stderr(contains("backup.json is damaged"));
+    tables().args(["restore", &backup, &to]).assert().code(4).stderr(contains("backup.json is damaged"));
     fs::rename(&contents, Path::new(&backup).join("unfinished.json")).unwrap();
     tables().args(["restore", &backup, &to]).assert().code(1).stderr(contains("not complete"));
     assert!(!directory.path().join("store").exists(), "nothing was written");

@@ -204,6 +204,46 @@ fn every_command_refuses_bad_input_and_changes_nothing() {
 }
 
 #[test]
+fn keys_that_no_entity_has_are_refused() {
+    let (directory, store) = embedded(employees());
+    let before = rows(directory.path());
+    let long = "x".repeat(1025);
+    let to = directory.path().join("all.csv").display().to_string();
+    let illegal =
+        ["a/b", "a\\b", "a#b", "a?b", "a\tb", "a\u{85}b"].map(|key| (key, "is not allowed in a key"));
+    for (key, reason) in illegal.into_iter().chain([(&*long, "at most 512 allowed")]) {
+        for command in [
+            &["query", &store, "Employees", "--partition", key][..],
+            &["count", &store, "Employees", "--partition", key],
+            &["export", &store, "Employees", "--to", &to, "--partition", key],
+            &["delete", &store, "Employees", "--yes", "--partition", key],
+            &["query", &store, "Employees", "--row-prefix", key],
+            &["count", &store, "Employees", "--row-prefix", key],
+            &["export", &store, "Employees", "--to", &to, "--row-prefix", key],
+            &[
+                "sas",
+                "table",
+                "azurite",
+                "Employees",
+                "--permissions",
+                "r",
+                "--expires",
+                "1h",
+                "--partition",
+                key,
+            ],
+            &["get", &store, "Employees", key, "1"],
+        ] {
+            tables().args(command).assert().code(2).stderr(contains(reason)).stdout("");
+        }
+    }
+    // Keys that no entity has now.
+    tables().args(["count", &store, "Employees", "--partition", "Absent"]).assert().success().stdout("0\n");
+    tables().args(["count", &store, "Employees", "--row-prefix", ""]).assert().success().stdout("3\n");
+    assert_eq!(rows(directory.path()), before);
+}
+
+#[test]
 fn wrong_values_of_options_are_refused() {
     let (directory, store) = embedded(employees());
     let before = rows(directory.path());

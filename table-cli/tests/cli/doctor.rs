@@ -8,7 +8,9 @@ use predicates::str::contains;
 use table_azure::AzureTableStore;
 use table_core::model::Entity;
 
-use crate::support::{damage, embedded, employees, fill, indexed, interrupt_write, keys, on_disk, tables};
+use crate::support::{
+    damage, embedded, employees, fill, indexed, interrupt_build, interrupt_write, keys, on_disk, tables,
+};
 
 fn doctor(store: &str, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = tables();
@@ -126,4 +128,15 @@ fn a_table_is_drawn() {
     let mut command = tables();
     command.args(["plot", &store, "Orders", "--to", absent.to_str().unwrap()]).assert().code(1);
     assert!(!absent.exists());
+}
+
+#[test]
+fn an_index_under_construction_is_no_damage() {
+    let (directory, store) = embedded(employees());
+    interrupt_build(directory.path());
+    let found = doctor(&store, &["--all-entries"]).assert().success();
+    found.stdout(
+        contains("advice: an index that is not readable: the index age.")
+            .and(contains("which is under construction: delete-only")),
+    );
 }

@@ -151,10 +151,24 @@ fn a_wrong_index_is_not_added() {
         (&["add", "age", "--row-key", "{Age}", "--filter", "Age gt"], "Age gt"),
         (&["add", "age", "--row-key", "{Age}", "--full", "--fields", "Age"], "--fields"),
         (&["add", "age", "--row-key", "{Age}", "--list", "--unique"], "--unique"),
+        // Two employees of an age would have one entry, and the second import would be refused.
+        (&["add", "age", "--row-key", "age_{Age}"], "end --row-key with {RowKey}"),
+        (&["add", "age", "--row-key", "{RowKey:lower}_{Age}"], "end --row-key with {RowKey}"),
+        (&["add", "age", "--partition-key", "{Age}", "--row-key", "{RowKey}"], "{PartitionKey}_{RowKey}"),
+        (
+            &["add", "age", "--partition-key", "{Age}", "--row-key", "{PartitionKey}"],
+            "{PartitionKey}_{RowKey}",
+        ),
+        // Names that no entity has.
+        (&["add", "age", "--row-key", "{Agee}_{RowKey}"], "has the property Agee"),
+        (&["add", "age", "--row-key", "{Age}_{RowKey}", "--fields", "Name,Nmae"], "has the property Nmae"),
+        (&["add", "age", "--row-key", "{Age}_{RowKey}", "--filter", "Ort eq 'x'"], "has the property Ort"),
+        (&["add", "age", "--row-key", "{Age}_{RowKey}", "--type", "Employe"], "has the type Employe"),
     ] {
         index(&store, add).assert().code(2).stderr(contains(reason)).stdout("");
     }
-    let absent = ["add", "age", "--row-key", "{Age}", "--partition-key", "a", "--entries-in", "Absent"];
+    let keys_of_entries = ["--row-key", "{Age}_{PartitionKey}_{RowKey}", "--partition-key", "a"];
+    let absent = [&["add", "age"][..], &keys_of_entries, &["--entries-in", "Absent"]].concat();
     index(&store, &absent).assert().code(1).stderr(contains("Absent"));
     assert_eq!(keys(directory.path()).len(), 3);
     index(&store, &["list"]).assert().success().stdout("");
@@ -322,4 +336,17 @@ fn a_definition_that_is_not_in_force_can_be_dropped() {
     let (_directory, store) = planted();
     index(&store, &["drop", "name", "--yes"]).assert().success();
     index(&store, &["list"]).assert().success().stdout("");
+}
+
+/// Of a larger table, the first entities alone are looked at: a warning.
+#[test]
+fn a_property_that_the_first_entities_do_not_have_is_warned_of() {
+    let mut entities: Vec<_> = (0..1_100).map(|n| Entity::new("p", format!("{n:05}")).unwrap()).collect();
+    entities.push(Entity::new("q", "1").unwrap().with("Late", 1));
+    let (_directory, store) = embedded(entities);
+    let added = index(&store, &["add", "late", "--row-key", "late_{Late}_{RowKey}"]).assert().success();
+    added.stdout(contains("1 entries written")).stderr(contains("warning: none of the first 1000 entities"));
+    // Before there is an entity.
+    let (_directory, empty) = embedded([]);
+    index(&empty, &["add", "late", "--row-key", "late_{Late}_{RowKey}"]).assert().success().stderr("");
 }

@@ -241,8 +241,8 @@ fn mistakes_are_explained_without_keys() {
     };
     refused(&["memory", "--account", &format!("orders:{KEY}")], "NAME:env:VARIABLE");
     refused(&["memory", "--account", &format!("orders:key:{KEY}")], "NAME:env:VARIABLE");
-    refused(&["memory", "--account", "orders:env:ABSENT"], "ABSENT");
-    refused(&["memory", "--account", "orders:file:absent"], "absent");
+    refused(&["memory", "--account", "orders:env:ABSENT"], "variable that is not set");
+    refused(&["memory", "--account", "orders:file:absent"], "file that cannot be read");
     refused(&["memory", "--fault", "explode=1"], "not a fault");
     refused(&["memory", "--cache", "512"], "for embedded stores");
     refused(&["memory", "--scan-up-to", "512"], "for embedded stores");
@@ -264,7 +264,10 @@ fn a_certificate_is_made_once() {
     let made = fs::read_to_string(name.join("certificate.pem")).unwrap();
     assert!(made.starts_with("-----BEGIN CERTIFICATE-----"));
     #[cfg(unix)]
-    assert_eq!(mode(&name.join("key.pem")), 0o600);
+    assert_eq!(
+        [mode(&name.join("key.pem")), mode(&name.join("certificate.pem")), mode(&name)],
+        [0o600, 0o644, 0o755]
+    );
     assert!(Serving::start(&arguments, &[], 1).end().0);
     assert_eq!(fs::read_to_string(name.join("certificate.pem")).unwrap(), made);
 }

@@ -172,12 +172,16 @@ pub(crate) fn interrupt_build(directory: &Path) {
 
 /// Writes an employee into the table of [`indexed`], as a program that ends after the commit of the entity and before its entry.
 pub(crate) fn interrupt_write(directory: &Path) {
+    interrupt_write_with(directory, IndexOptions::local());
+}
+
+/// As [`interrupt_write`], by a program with these options.
+pub(crate) fn interrupt_write_with(directory: &Path, options: IndexOptions) {
     on_disk(directory, async |store| {
         let faults = FaultInjector::new(1);
         let (table, crashing) =
             (TableName::new("Employees").expect("a legal name"), Faulty::new(store, faults.clone()));
-        let opened =
-            IndexedEntities::open(crashing.into_shared(), table, vec![by_age()], IndexOptions::local());
+        let opened = IndexedEntities::open(crashing.into_shared(), table, vec![by_age()], options);
         let employees_of_a_process = opened.await.expect("the table opens");
         faults.crash_at(2, CrashPoint::Before);
         let new = Entity::new("New", "1").expect("legal keys").with("Age", 30);

@@ -9,10 +9,12 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use table_core::prelude::*;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, IndexedTable, Placement};
+use table_patterns::journal::Timing;
 use table_patterns::large::LargeTable;
 
 use crate::support::{
-    damage, embedded, employees, fill, indexed, interrupt_write, keys, on_disk, served, tables,
+    damage, embedded, employees, fill, indexed, interrupt_write, interrupt_write_with, keys, on_disk, served,
+    tables,
 };
 
 fn once(store: &str, arguments: &[&str]) -> assert_cmd::Command {
@@ -52,6 +54,18 @@ fn an_interrupted_write_is_finished() {
     let (directory, store) = indexed([]);
     interrupt_write(directory.path());
     assert_eq!(keys(directory.path()).len(), 1, "the entity, and no entry");
+    once(&store, &[]).assert().success().stdout(contains("healthy").and(contains("1 writes finished")));
+    assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");
+}
+
+/// A program with leases of a day has died. No other process can write the store, so nothing is waited for: otherwise the test would not end.
+#[test]
+fn the_lease_of_a_dead_program_is_not_waited_for() {
+    let (directory, store) = indexed([]);
+    let mut options = IndexOptions::local();
+    options.timing =
+        Timing::new(Duration::from_secs(24 * 3600), Duration::from_millis(250), Duration::ZERO).unwrap();
+    interrupt_write_with(directory.path(), options);
     once(&store, &[]).assert().success().stdout(contains("healthy").and(contains("1 writes finished")));
     assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");
 }

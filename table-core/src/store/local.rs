@@ -71,6 +71,14 @@ impl LocalWriters {
         LocalChange { writers: Arc::clone(self), number }
     }
 
+    /// Marks this moment. The result is [known](LocalChange::known) when every permit from before it was returned; no manifest is read
+    /// again because of it.
+    pub fn mark(self: &Arc<Self>) -> LocalChange {
+        let mut register = self.register();
+        register.last += 1;
+        LocalChange { writers: Arc::clone(self), number: register.last }
+    }
+
     /// Registers that a task works on a subject, such as a build of an index, until the result is dropped.
     #[must_use]
     pub fn work_on(self: &Arc<Self>, subject: String) -> LocalWork {
@@ -159,7 +167,7 @@ impl Drop for LocalPermit {
     }
 }
 
-/// A change of a manifest. Writes from before the change may not know it.
+/// A change of a manifest, or a [mark](LocalWriters::mark). Writes from before the change may not know it.
 #[derive(Debug)]
 pub struct LocalChange {
     writers: Arc<LocalWriters>,
@@ -234,6 +242,22 @@ mod tests {
         assert!(!next.is_known(), "the next change waits for the later permit");
         drop(after);
         assert!(next.known().now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_waits_for_earlier_permits_and_changes_no_table() {
+        let writers = Arc::new(LocalWriters::default());
+        let before = writers.enter();
+        let mark = writers.mark();
+        let after = writers.enter();
+        assert_eq!(writers.last_change_of("people"), 0);
+        assert!(!mark.is_known());
+        drop(before);
+        assert!(mark.known().now_or_never().is_some());
+        drop(after);
+        let served = writers.mark();
+        writers.serve();
+        assert!(!served.is_known(), "other processes may write");
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use table_core::manifest::{Layout, Manifest};
 use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
 use table_core::query::{Continuation, Filter, Query, Select};
-use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, ErrorKind, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::compare::{Side, compare_with_progress};
 use super::scan::scan;
@@ -200,7 +200,7 @@ impl CopyJob {
             self.check_ciphertext().await?;
         }
         let (to, table) = &self.to;
-        to.create_table_if_missing(table).await?;
+        create_if_permitted(&**to, table).await?;
         let checkpoint = self.checkpoint()?;
         let mut start = CopyPosition::default();
         if let Some(checkpoint) = &checkpoint {
@@ -428,6 +428,22 @@ impl CopyJob {
         self.check_encryption(&rows)?;
         let blobs = self.blobs.as_ref().filter(|_| !self.rows_only);
         upsert_all(&self.to, blobs, rows, &self.options).await
+    }
+}
+
+/// Creates a table if it is missing. A credential that may not create tables writes into a table that exists. 1 request; then 1 more.
+pub(super) async fn create_if_permitted(store: &dyn TableStore, table: &TableName) -> Result<()> {
+    let error = match store.create_table_if_missing(table).await {
+        // A service may say that it does not accept the signature at all, although it accepts it for the table.
+        Err(error) if matches!(error.root().kind(), ErrorKind::Forbidden(_) | ErrorKind::Unauthorized(_)) => {
+            error
+        }
+        created => return created.map(drop),
+    };
+    match store.query(table, &Query::new().with_top(1), None).await {
+        // The reason why the table is still missing.
+        Err(missing) if missing.is_table_not_found() => Err(error),
+        read => read.map(drop),
     }
 }
 

@@ -17,7 +17,8 @@
 //! - **Only operations with the same [`BulkOutcome::request`] were written atomically.** The whole input is not
 //!   atomic: readers see it grow, and after a failure a part of it is stored.
 //! - If one operation makes a group transaction fail, the writer removes the operation, reports it, and sends the
-//!   others again. If the encoded request of a group is too large, the writer splits the group.
+//!   others again. If an insert found a row, 1 request looks for the rows of the other inserts of the group. If the
+//!   encoded request of a group is too large, the writer splits the group.
 //! - An endless input is written as it arrives: a group that does not fill is sent when its first operation has
 //!   waited for [`BulkOptions::max_wait`] and the input has nothing to read.
 //! - [`BulkOptions`] bounds the memory, whatever the number of entities or partitions. The writer reads its input only

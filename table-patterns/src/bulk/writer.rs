@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::BulkOptions;
 use super::open_groups::{Batch, OpenGroups};
-use crate::rows::write_together;
+use crate::rows::{existing_keys, write_together};
 
 /// Writes a stream of operations on any tables and partitions in few requests. See the [module](super) for the
 /// guarantees.
@@ -372,7 +372,7 @@ impl Sender {
     async fn write_batch(self, batch: Batch) -> Vec<BulkOutcome> {
         let Batch { table, group, .. } = batch;
         let mut outcomes = Vec::with_capacity(group.len());
-        let mut unsent = vec![group.into_operations()];
+        let (mut unsent, mut has_looked) = (vec![group.into_operations()], false);
         while let Some(mut operations) = unsent.pop() {
             let refused = |operation: &Operation, error| {
                 BulkOutcome::refused(table.clone(), operation.key().clone(), error)
@@ -413,7 +413,26 @@ impl Sender {
                 GroupFailure::OneOperation(index) => {
                     let failed = operations.remove(index);
                     outcomes.push(outcome(&failed, Err(error.root().clone())));
-                    unsent.push(operations);
+                    // A file that is imported again has more such rows. One request finds them; a group without one of them at a
+                    // time would need a request for each.
+                    if error.is_already_exists() && !has_looked && operations.len() > 1 {
+                        has_looked = true;
+                        let keys = operations.iter().map(Operation::key);
+                        let existing = existing_keys(&*self.store, &table, keys).await;
+                        operations.retain(|operation| {
+                            let exists = matches!(operation, Operation::Insert(_))
+                                && existing.contains(operation.key());
+                            if exists {
+                                let (table, key) = (table.clone(), operation.key().clone());
+                                let error = Error::entity_already_exists(&table, &key);
+                                outcomes.push(BulkOutcome::of_request(table, key, request, Err(error)));
+                            }
+                            !exists
+                        });
+                    }
+                    if !operations.is_empty() {
+                        unsent.push(operations);
+                    }
                 }
                 GroupFailure::RequestTooLarge => {
                     // The first half on top, so that operations are sent in the order of the input.

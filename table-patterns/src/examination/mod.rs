@@ -259,15 +259,13 @@ impl Examination {
         report: &mut TableExamination,
         findings: &mut Findings,
     ) -> Result<()> {
-        let (compared, others): (Vec<_>, Vec<_>) = indexes
-            .iter()
-            .partition(|index| matches!(index.state, IndexState::Building | IndexState::Readable));
+        // While an index is built, entities without entries are no damage: the build has not come to them yet.
+        let (compared, others): (Vec<_>, Vec<_>) =
+            indexes.iter().partition(|index| index.state == IndexState::Readable && !index.is_dropping());
         for index in others {
-            findings.add(
-                Problem::UnfinishedIndex,
-                &format!("the index {}, which is {}", index.id(), index.state),
-                None,
-            );
+            let doing = if index.is_dropping() { "being removed" } else { "under construction" };
+            let subject = format!("the index {}, which is {doing}: {}", index.id(), index.state);
+            findings.add(Problem::UnfinishedIndex, &subject, None);
         }
         if compared.is_empty() || self.entries == CompareEntries::None {
             return Ok(());

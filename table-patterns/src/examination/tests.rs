@@ -173,6 +173,22 @@ async fn damaged_indexes_are_found_in_a_sample_and_in_all_entries() {
     }
 }
 
+/// The build has not come to the entities yet.
+#[tokio::test]
+async fn an_index_under_construction_is_no_damage() {
+    for state in [IndexState::DeleteOnly, IndexState::WriteOnly, IndexState::Building] {
+        let store = filled((0..5).map(|n| person(&n.to_string()).with("Age", n))).await;
+        let index = Index::keyed("age", Placement::OtherPartition, "age_{Age}", "{RowKey}").unwrap();
+        let row = StoredIndex::new(index.definition(), state).to_entity().unwrap();
+        store.write(&table(), Operation::Insert(row)).await.unwrap();
+        let examination = Examination::new(store.clone(), table()).with_entries(CompareEntries::All);
+        let found = examination.with_options(IndexOptions::local()).run().await.unwrap();
+        let subject = format!("the index {}, which is under construction: {state}", index.id());
+        assert_eq!(problems(&found), [(Problem::UnfinishedIndex, &*subject, 1)]);
+        assert!(!found.is_damaged());
+    }
+}
+
 #[tokio::test]
 async fn unfinished_writes_and_poison_are_found() {
     let poison = Entity::new("work", "p_0000000000000000001_a")

@@ -7,11 +7,12 @@ pub(crate) mod plain;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _, stream};
-use table_core::model::{Entity, Key, TableName, ValueRef};
-use table_core::query::{Continuation, Page, ReadablePage, UnreadableEntity};
+use table_core::model::{Entity, Key, TableName, ValueRef, key_order};
+use table_core::query::{Continuation, Filter, Page, Query, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{
     Conflicts, CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore,
     Written, limits,
@@ -154,6 +155,32 @@ pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
     };
     let outcome = error.outcome();
     Error::new(kind).with_outcome(outcome).with_source(error)
+}
+
+/// The keys of one partition that have rows, as far as one page of the rows between them tells. 1 request. Empty if the rows cannot be read,
+/// for example by a credential that may only add rows: the caller then learns it from each write.
+pub(crate) async fn existing_keys<'a>(
+    store: &dyn TableStore,
+    table: &TableName,
+    keys: impl IntoIterator<Item = &'a Key>,
+) -> HashSet<Key> {
+    let keys: Vec<_> = keys.into_iter().collect();
+    let row = |a: &&&Key, b: &&&Key| key_order::compare(a.row(), b.row());
+    let (Some(first), Some(last)) = (keys.iter().min_by(row), keys.iter().max_by(row)) else {
+        return HashSet::new();
+    };
+    let between = Filter::eq(Filter::PARTITION_KEY, first.partition())
+        .and(Filter::ge(Filter::ROW_KEY, first.row()))
+        .and(Filter::le(Filter::ROW_KEY, last.row()));
+    let query =
+        Query::new().with_filter(between).with_select(Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY]));
+    match store.query(table, &query, None).await {
+        Ok(page) => page.items.into_iter().map(|row| row.key().clone()).collect(),
+        Err(error) => {
+            tracing::debug!(%error, %table, "existing rows were not looked for");
+            HashSet::new()
+        }
+    }
 }
 
 /// Writes operations of one partition together: one operation as a single write, several as a group transaction.

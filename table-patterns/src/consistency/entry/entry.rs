@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use table_core::limits;
 use table_core::manifest::{IndexState, index_name};
 use table_core::model::{Entity, INDEX_NAME, Key, Properties, TableName, ValueRef};
-use table_core::store::{Error, LocalPermit, Result};
+use table_core::store::{Error, LocalPermit, LocalWriters, Result};
 use tokio::time::Instant;
 
 use super::Shape;
@@ -226,6 +226,12 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// As for [`entries`](Self::entries).
     fn entries_in_unready_indexes(&self, _entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
         Ok(Vec::new())
+    }
+
+    /// The register of this process's writers, if no other process may have a write under way: only this process writes the store, and no
+    /// process is registered that wrote through a server before.
+    fn lone_writers(&self) -> Option<Arc<LocalWriters>> {
+        None
     }
 
     /// The longest lease of all known processes that write with this maintainer.

@@ -12,7 +12,7 @@ use table_core::store::{BulkOutcome, Error, ErrorKind, Outcome, Result, Written}
 use super::changes::EntityChanges;
 use crate::entry::{Entry, Location, Maintainer as _};
 use crate::journal::{Change, Entries};
-use crate::rows::WINDOW_BYTES;
+use crate::rows::{WINDOW_BYTES, existing_keys};
 
 /// Options of a bulk insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,10 @@ impl<'a> GroupedInserts<'a> {
         Candidate { remote, operations: 1 + own.len(), shared, entity }
     }
 
+    fn expires(&self) -> bool {
+        self.changes.set.schema().is_some_and(|schema| schema.expiry.is_some())
+    }
+
     /// Writes a group. Halves it while it fails because of one entity, so that the other entities are written.
     async fn write_group(self, group: Group, numbers: Arc<AtomicU64>) -> Vec<BulkOutcome> {
         let table = self.changes.rows.table;
@@ -131,7 +135,7 @@ impl<'a> GroupedInserts<'a> {
             Group::Invalid(key, error) => return vec![BulkOutcome::refused(table.clone(), key, error)],
             Group::Writable(changes) => changes,
         };
-        let (mut outcomes, mut left) = (Vec::new(), vec![first]);
+        let (mut outcomes, mut left, mut has_looked) = (Vec::new(), vec![first], false);
         while let Some(mut changes) = left.pop() {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
             let outcome = |key, result: Result<Written>, pending| {
@@ -140,6 +144,23 @@ impl<'a> GroupedInserts<'a> {
             };
             let wanted: Vec<Change> = changes.iter().map(|(_, change)| change.clone()).collect();
             match self.changes.write(&wanted).await {
+                // One request finds the entities that exist, as of a file that is imported again. Not for a type whose entities expire: an
+                // insert takes the place of an expired one.
+                Err(error)
+                    if changes.len() > 1 && error.is_already_exists() && !has_looked && !self.expires() =>
+                {
+                    has_looked = true;
+                    let keys = changes.iter().map(|(key, _)| key);
+                    let existing = existing_keys(&**self.changes.rows.store, table, keys).await;
+                    let (exist, new): (Vec<_>, Vec<_>) =
+                        changes.into_iter().partition(|(key, _)| existing.contains(key));
+                    let refused = exist.into_iter().map(|(key, _)| {
+                        let error = Error::entity_already_exists(table, &key);
+                        outcome(key, Err(error), false)
+                    });
+                    outcomes.extend(refused);
+                    left.extend(Some(new).filter(|new| !new.is_empty()));
+                }
                 Err(error) if changes.len() > 1 && is_failure_of_one_entity(&error) => {
                     let second = changes.split_off(changes.len() / 2);
                     // The first half comes last, because the last group is written next.

@@ -258,22 +258,29 @@ impl Removal<'_> {
 
     /// Sends the groups; `false` if the index is no longer the dropped generation.
     async fn send(&mut self, groups: BTreeMap<PartitionKey, Vec<Operation>>) -> Result<bool> {
-        for (partition, mut operations) in groups {
-            let to = (self.rows.table_of(&self.index).clone(), partition);
-            loop {
+        let table = self.rows.table_of(&self.index);
+        let mut left: Vec<_> =
+            groups.into_iter().map(|(partition, deletes)| ((table.clone(), partition), deletes)).collect();
+        loop {
+            let (until, remote, most) = (self.until, self.journal.remote_rows(), self.rows.concurrency);
+            // Entries often have a partition each, so that each is a request of its own.
+            let sends = left.into_iter().map(|(to, mut operations)| async move {
                 // The first group is always sent, so that a drop with slow requests ends, too. A late group
                 // does no harm: it deletes rows in the versions that were read (`DropInVersion`).
-                let (until, mut first) = (self.until, true);
+                let mut first = true;
                 let may_send = move || std::mem::take(&mut first) || Instant::now() <= until;
-                if self.journal.remote_rows().put_while(&to, &mut operations, may_send).await? {
-                    break;
-                }
-                if !self.is_in_place().await? {
-                    return Ok(false);
-                }
+                let sent = remote.put_while(&to, &mut operations, may_send).await?;
+                Ok::<_, Error>((!sent).then_some((to, operations)))
+            });
+            let sent: Vec<_> = stream::iter(sends).buffer_unordered(most.max(1)).try_collect().await?;
+            left = sent.into_iter().flatten().collect();
+            if left.is_empty() {
+                return Ok(true);
+            }
+            if !self.is_in_place().await? {
+                return Ok(false);
             }
         }
-        Ok(true)
     }
 
     /// Removes copies from entities, or deletes shared rows, until no row remains. `false` if the index is no longer the dropped

@@ -505,7 +505,8 @@ impl IndexedEntities {
     ///
     /// Requests: 1 for each group; with remote entries, the requests of one write (see the
     /// [`journal`](crate::journal#cost-in-requests)) and 1 read for each entity. A group that cannot be written
-    /// is halved until the failing entity is alone: about 2 requests more for each halving.
+    /// is halved until the failing entity is alone: about 2 requests more for each halving. 1 request finds the entities of a group that
+    /// exist.
     ///
     /// # Errors
     /// As the last item: an error of the input, or of reading the states of indexes. Nothing more of the input is read then.

@@ -306,7 +306,7 @@ impl Journal {
     ///
     /// Cost: a scan of the journal's table and of each unique table (1 request per 1,000 entities), a wait for the
     /// longest lease found, another wait if there are abort rows to remove, and 4 requests + 1 per remote partition
-    /// for each write found.
+    /// for each write found. In a store that only this process writes, the waits end with the writes under way.
     ///
     /// # Errors
     /// The store's errors of the scans. Errors of single writes, reservations and abort rows are traced and counted

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::apply::{Applier, Entries, Known};
 use super::entity_table::{EntityTable, States};
@@ -127,13 +127,38 @@ impl UnfinishedWrites<'_> {
         if lease.is_zero() {
             return;
         }
+        if self.until_lone_writers_end(self.timing.lease().max(lease)).await {
+            return;
+        }
         // `OneApplier`, `LeaseOfTheRow`: an applier that is only slow must have stopped when this process
         // begins.
         sleep(self.timing.lease().max(lease)).await;
     }
 
+    /// In a store that only this process writes, waits until its earlier writes and recoveries have ended, at most for `longest`; `true` then.
+    /// The other writers of rows that were read before are dead: their process had the store before this one. `false` at once, without a
+    /// wait, if other processes may write.
+    pub(super) async fn until_lone_writers_end(&self, longest: Duration) -> bool {
+        let Some(writers) = self.entities.maintainer.lone_writers() else { return false };
+        let ended = async {
+            // A write has a permit until its last request is done.
+            writers.mark().known().await;
+            writers.until_idle(&self.subject()).await;
+        };
+        // A writer whose task does not run keeps its permit: then the lease decides.
+        let _ = timeout(longest, ended).await;
+        true
+    }
+
+    /// The name of the recoveries of the table in the register of this process.
+    fn subject(&self) -> String {
+        format!("~~recovery {}", self.entities.store.profile().table_identity(&self.entities.name))
+    }
+
     /// Claims and applies a journal row that was watched since it was read.
     pub(super) async fn finish(&self, row: JournalRow) -> Result<RecoveryProgress> {
+        // From before the claim until the end: a recovery that reads the row after the claim waits for this one.
+        let _work = self.entities.maintainer.lone_writers().map(|writers| writers.work_on(self.subject()));
         // From before the claim is sent: another process counts the lease from when it sees the claim, so for
         // that process it ends later than for this one.
         let lease = Lease::start(self.timing);

@@ -93,8 +93,10 @@ impl Sweep<'_> {
         }
         // A writer that an abort row has stopped may still send its commit within its lease.
         if !aborts.is_empty() {
-            sleep_until(watched_since + self.timing.lease().max(self.entities.maintainer.longest_lease()))
-                .await;
+            let longest = self.timing.lease().max(self.entities.maintainer.longest_lease());
+            if !self.unfinished.until_lone_writers_end(longest).await {
+                sleep_until(watched_since + longest).await;
+            }
         }
         for abort in aborts {
             let removed = self.sweep_abort(&abort).await;

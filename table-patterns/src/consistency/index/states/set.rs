@@ -649,6 +649,16 @@ impl Maintainer for IndexSet {
         Ok(self.derive(entity, unready)?.into_iter().map(with_state).collect())
     }
 
+    fn lone_writers(&self) -> Option<Arc<LocalWriters>> {
+        let known = self.known();
+        // A process that wrote through a server has a row, which stays for longer than its leases.
+        let is_lone = self.registration.is_none()
+            && known.loaded.is_some()
+            && known.processes.is_empty()
+            && known.gone.is_empty();
+        self.local.clone().filter(|local| is_lone && !local.is_served())
+    }
+
     fn longest_lease(&self) -> Duration {
         self.slowest().durations.lease
     }

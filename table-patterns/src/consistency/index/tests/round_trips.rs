@@ -98,3 +98,37 @@ async fn bulk_inserts_overlap() -> Result<()> {
     assert!(!rows.iter().any(is_journal_row), "the stream ends when the journal rows are cleared");
     Ok(())
 }
+
+/// Entities that are inserted again are found by one look at their group.
+#[tokio::test(start_paused = true)]
+async fn entities_that_exist_are_found_together() -> Result<()> {
+    let distance = Distance::open(by_city(Placement::SamePartition, Shape::Row), 16).await?;
+    let insert = async |ids: std::ops::Range<usize>| {
+        let people: Vec<_> = ids.map(|id| person(id, &format!("city{id}"))).collect();
+        let inserts = distance.people.insert_all(stream::iter(people), BulkInsert::default());
+        let (inserted, [requests, _]) = distance.cost(inserts.try_collect::<Vec<_>>()).await?;
+        Ok::<_, table_core::Error>((inserted.iter().filter(|one| one.result.is_ok()).count(), requests))
+    };
+    assert_eq!(insert(0..40).await?, (40, 1));
+    assert_eq!(insert(0..40).await?, (0, 2));
+    assert_eq!(insert(30..50).await?, (10, 3));
+    Ok(())
+}
+
+/// Each entry has a partition, so each is a request: as many at the same time as the options allow.
+#[tokio::test(start_paused = true)]
+async fn a_drop_deletes_entries_of_several_partitions_together() -> Result<()> {
+    let mut costs = Vec::new();
+    for concurrency in [1, 16] {
+        let distance = Distance::open(by_city(Placement::OtherPartition, Shape::Row), concurrency).await?;
+        for id in 0..64 {
+            distance.people.insert(person(id, &format!("city{id}"))?).await?;
+        }
+        costs.push(distance.cost(distance.people.drop_index("city")).await?.1);
+        let rows = distance.people.store().query_all(distance.people.table(), &Query::new()).await?;
+        assert!(!rows.iter().any(Entity::is_index_entry));
+    }
+    // The others are those of the changes of state.
+    assert_eq!(costs, [[64 + 12, 64 + 12], [64 + 12, 4 + 12]]);
+    Ok(())
+}
