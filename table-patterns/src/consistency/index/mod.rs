@@ -101,6 +101,7 @@
 //! | `consistency/entry` | [`Index`], `SharedRows` | how an entity becomes entries, and the rows that several entities share |
 //! | `states` | `IndexSet`, `Waits` | how a process learns the indexes and their states, how other processes learn of the process, and the waits of a change of state |
 //! | `open` | `Opening` | the registration of a program, and the first declaration of its indexes |
+//! | `consent` | functions | the consents of other tables to definitions of this one |
 //! | `rows` | `IndexedRows` | reads of the rows of entities and of indexes |
 //! | `lookup` | `Pages`, `Lists`, `MergedLookup`, `Lookups` | from a query of an index to entities |
 //! | `changes` | `EntityChanges` | writes, read-modify-write, moves, the removal of due entities that are in the way of a write |
