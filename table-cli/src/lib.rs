@@ -3,6 +3,9 @@
 //!
 //! The library of this crate is the program's `main` and nothing else. Programs use `table-core` and its stores.
 
+// The future of a command contains the futures of every layer below it, from the job to the request.
+#![recursion_limit = "256"]
+
 mod arguments;
 mod azcopy;
 mod backup;
