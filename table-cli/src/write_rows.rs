@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ValueEnum;
-use futures_util::{Stream, TryStreamExt as _};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
@@ -86,26 +86,17 @@ impl RowWriter<'_> {
         report: &SharedOutcomes,
         progress: &mut Progress,
     ) -> Result<()> {
-        if self.mode == Mode::Insert {
-            // Inserts need no old entity, so they go in groups. The other modes read it, because its entries
-            // are replaced.
-            let options = BulkInsert::default().with_concurrency(self.concurrency);
-            let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
-            while let Some(outcome) = outcomes.try_next().await? {
-                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
-                progress.add(1);
+        let (mode, options) = (self.mode, BulkInsert::default().with_concurrency(self.concurrency));
+        // Inserts need no old entity, so they go in groups. The other modes read it, because its entries are replaced. Both write rows
+        // of one key in the order of the input.
+        let mut outcomes = match mode {
+            Mode::Insert => indexed.insert_all(rows, options).boxed(),
+            Mode::Upsert | Mode::Merge => {
+                indexed.modify_all(rows, options, move |old, row| Ok(combined(mode, old, row))).boxed()
             }
-            return Ok(());
-        }
-        let mode = self.mode;
-        let write = |entity: Entity| async move {
-            let key = entity.key().clone();
-            let written = indexed.modify(&key, |old| Ok(Some(combined(mode, old, &entity)))).await;
-            Ok((key, written.err()))
         };
-        let mut outcomes = std::pin::pin!(rows.map_ok(write).try_buffer_unordered(self.concurrency.max(1)));
-        while let Some((key, error)) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&key.to_string(), error.as_ref()));
+        while let Some(outcome) = outcomes.try_next().await? {
+            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()));
             progress.add(1);
         }
         Ok(())
