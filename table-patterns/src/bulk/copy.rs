@@ -408,7 +408,7 @@ impl CopyJob {
             // A failed read drops the write: the next run upserts the window again, because its checkpoint is
             // not saved.
             let (written, next_window) = try_join(self.write(window.rows), read_next).await?;
-            rows += written;
+            rows = rows.saturating_add(written);
             if let Some(report) = &self.progress {
                 report(rows);
             }
@@ -469,10 +469,13 @@ struct CopyPosition {
 
 impl CopyPosition {
     fn read(row: &Entity) -> Result<Self> {
-        let Some(ValueRef::Int64(rows)) = row.get(ROWS) else {
-            return Err(Error::decode("copy job", row.key(), ROWS, "a number", "something else"));
+        let rows = match row.get(ROWS) {
+            Some(ValueRef::Int64(rows)) => u64::try_from(rows).ok(),
+            _ => None,
         };
-        let rows = rows.cast_unsigned();
+        let rows = rows.ok_or_else(|| {
+            Error::decode("copy job", row.key(), ROWS, "a number of rows", "something else")
+        })?;
         match row.get(NEXT) {
             None => Ok(Self { next: None, rows, is_done: true }),
             // Begun, without a finished window. A finished copy has no such property.

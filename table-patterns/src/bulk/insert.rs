@@ -254,8 +254,5 @@ fn insert_concurrently<'a, T: Send + 'a>(
         (written, insert((table, key, entity), number as u64))
     });
     let last = stream::once(async move { failure.lock().unwrap_or_else(PoisonError::into_inner).take() });
-    run_in_order(inserts, concurrency)
-        .map(Ok)
-        .chain(last.filter_map(|error| ready(error.map(Err))))
-        .boxed()
+    run_in_order(inserts, concurrency).map(Ok).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
 }

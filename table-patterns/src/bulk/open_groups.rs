@@ -94,7 +94,8 @@ impl OpenGroups {
         let group = GroupTransaction::new(PartitionKey::new(partition)?, profile);
         let number = self.next_number;
         self.next_number += 1;
-        let batch = Batch { table: table.clone(), group, keys: HashSet::new(), bytes: 0, opened: Instant::now() };
+        let batch =
+            Batch { table: table.clone(), group, keys: HashSet::new(), bytes: 0, opened: Instant::now() };
         self.by_number.insert(number, batch);
         self.by_partition.entry(table.clone()).or_default().insert(partition.into(), number);
         Ok(number)

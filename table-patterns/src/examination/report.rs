@@ -106,6 +106,8 @@ pub struct TypeRows {
 pub enum Problem {
     /// Rows that the store cannot read or decrypt.
     Unreadable,
+    /// Rows of the library's own that no program of the library can have written.
+    DamagedRow,
     /// Plaintext of a property that the manifest or other rows have encrypted.
     Plaintext,
     /// Blobs of large values that are missing.
@@ -149,6 +151,7 @@ impl Problem {
     pub const fn severity(self) -> Severity {
         match self {
             Self::Unreadable
+            | Self::DamagedRow
             | Self::Plaintext
             | Self::MissingBlob
             | Self::DanglingEntries
@@ -169,6 +172,9 @@ impl Problem {
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Unreadable => "restore the rows from a backup, or give the keys that encrypted them",
+            Self::DamagedRow => {
+                "find out who wrote the rows, delete them, and scrub the indexes of the table"
+            }
             Self::Plaintext => "encrypt the values by a migration, and look for the program that wrote them",
             Self::MissingBlob => "restore the blobs from a backup",
             Self::DanglingEntries | Self::MissingEntries => "repair the index by a scrub",
@@ -190,6 +196,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreadable => "unreadable rows",
+            Self::DamagedRow => "damaged system rows",
             Self::Plaintext => "plaintext of an encrypted property",
             Self::MissingBlob => "missing blobs",
             Self::DanglingEntries => "dangling entries",

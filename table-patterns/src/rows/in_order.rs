@@ -114,14 +114,19 @@ impl<'a, K: Clone + Eq + Hash, O: Send + 'a> InOrder<'a, K, O> {
     fn start_ready(&mut self) {
         while self.running.len() < self.concurrency {
             let Some(number) = self.ready.pop_front() else { return };
-            let Some(work) = self.pieces.get_mut(&number).and_then(|piece| piece.work.take()) else { continue };
+            let Some(work) = self.pieces.get_mut(&number).and_then(|piece| piece.work.take()) else {
+                continue;
+            };
             self.running.push(Box::pin(async move { (number, work.await) }));
         }
     }
 }
 
 /// Runs the pieces of a stream, each with the keys that it writes, and returns their results as they end. See [`InOrder`].
-pub(crate) fn run_in_order<'a, K, O, S>(pieces: S, concurrency: usize) -> impl Stream<Item = O> + Send + use<'a, K, O, S>
+pub(crate) fn run_in_order<'a, K, O, S>(
+    pieces: S,
+    concurrency: usize,
+) -> impl Stream<Item = O> + Send + use<'a, K, O, S>
 where
     K: Clone + Eq + Hash + Send + 'a,
     O: Send + 'a,
@@ -166,7 +171,11 @@ mod tests {
     use super::*;
 
     /// Runs pieces with these keys; each takes a time that depends on its number. Returns the starts and ends in their order.
-    async fn events(pieces: Vec<Vec<u8>>, times: Vec<u64>, concurrency: usize) -> (Vec<(usize, bool)>, Vec<usize>) {
+    async fn events(
+        pieces: Vec<Vec<u8>>,
+        times: Vec<u64>,
+        concurrency: usize,
+    ) -> (Vec<(usize, bool)>, Vec<usize>) {
         let events = Arc::new(Mutex::new(Vec::new()));
         let log = |event| events.lock().expect("no panic").push(event);
         let work = pieces.into_iter().enumerate().map(|(number, keys)| {

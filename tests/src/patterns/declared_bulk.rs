@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream;
-use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter, Retrying, RetryPolicy};
+use table_core::adapter::{
+    Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter, RetryPolicy, Retrying,
+};
 use table_core::prelude::*;
 use table_core::store::{BulkOutcome, BulkSummary};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable, ScrubMode};
@@ -110,7 +112,8 @@ pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
     let store = Retrying::new(Faulty::new(slow.clone(), faults), RetryPolicy::default());
     let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let flights = IndexedTable::<Flight>::open(store, table, options).await.expect("a table");
-    let all = (0..5).flat_map(|round| (0..FLIGHTS).map(move |number| Flight { delay: round, ..flight(number) }));
+    let all =
+        (0..5).flat_map(|round| (0..FLIGHTS).map(move |number| Flight { delay: round, ..flight(number) }));
     let all: Vec<_> = all.collect();
     let options = BulkInsert::default().with_concurrency(8).with_window(7);
     for options in [options, options.with_window(1000)] {

@@ -154,13 +154,19 @@ async fn inserts_in_order_of<H: Verbs + BulkTable<Entity = <H as Verbs>::Of>>(ha
     handle.insert(&H::Of::new(9, "first", None)).await.expect("a new note");
     slow.begin_again();
     let titles = ["first", "second", "third"];
-    let notes = titles.iter().flat_map(|title| (1..=4).map(|number| <H as Verbs>::Of::new(number, title, None)));
+    let notes =
+        titles.iter().flat_map(|title| (1..=4).map(|number| <H as Verbs>::Of::new(number, title, None)));
     let notes: Vec<_> = notes.collect();
     let options = BulkOptions::default().with_retry(None);
     let done = handle.bulk().with_options(options).insert_all(stream::iter(notes)).await.expect("a summary");
     assert_eq!((done.written, done.failed, done.ambiguous), (4, 8, 0), "{}: {:?}", H::NAME, done.failures);
     for number in 1..=4 {
-        assert_eq!(handle.get_existing(number).await.expect("the note").title(), "first", "{}: {number}", H::NAME);
+        assert_eq!(
+            handle.get_existing(number).await.expect("the note").title(),
+            "first",
+            "{}: {number}",
+            H::NAME
+        );
     }
 }
 

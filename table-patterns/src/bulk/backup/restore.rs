@@ -135,7 +135,7 @@ impl RestoreJob {
 
     /// The number of rows of the chosen tables.
     pub fn rows(&self) -> u64 {
-        self.chosen().map(|(_, table)| table.rows()).sum()
+        self.chosen().fold(0, |rows, (_, table)| rows.saturating_add(table.rows()))
     }
 
     /// Compares every file of the chosen tables with its checksum, and returns the first fault. The run does not repeat the comparison
@@ -176,11 +176,22 @@ impl RestoreJob {
             return Ok(PreparedRestore { job: self, saved: None });
         };
         let saved = match self.checkpoint(first)?.load().await? {
-            Some(row) => Some(RestorePosition::read(&row, &self.choice())?),
+            Some(row) => Some(self.position(&row)?),
             None => None,
         };
         self.check_targets(saved.map(|saved| saved.table)).await?;
         Ok(PreparedRestore { job: self, saved })
+    }
+
+    /// The position of an interrupted run, which is within the backup.
+    fn position(&self, row: &Entity) -> Result<RestorePosition> {
+        let position = RestorePosition::read(row, &self.choice())?;
+        let files = self.chosen().nth(position.table).map(|(_, table)| table.chunks.len());
+        if files.is_some_and(|files| position.file <= files) {
+            return Ok(position);
+        }
+        // Files would be left out, and the restore would look complete.
+        Err(Error::decode("restore", row.key(), TABLE, "a table and a file of the backup", "other numbers"))
     }
 
     /// The row in the first table with the position of the restore.
@@ -193,7 +204,7 @@ impl RestoreJob {
         let tables = self.chosen().enumerate();
         let files = tables
             .flat_map(|(at, (_, table))| table.chunks.iter().take(start.skipped(at, table.chunks.len())));
-        files.map(|chunk| chunk.rows).sum()
+        files.fold(0, |rows, chunk| rows.saturating_add(chunk.rows))
     }
 
     fn chosen(&self) -> impl Iterator<Item = (&TableName, &BackupTable)> {
@@ -335,14 +346,14 @@ impl PreparedRestore<'_> {
         }
         let (mut rows, mut unfinished) = (0, 0);
         for (at, (name, table)) in job.chosen().enumerate() {
-            unfinished += table.unfinished;
+            unfinished = table.unfinished.saturating_add(unfinished);
             let skipped = start.skipped(at, table.chunks.len());
             if at > start.table {
                 job.to.create_table_if_missing(name).await?;
                 RestorePosition { table: at, file: 0 }.save(&checkpoint, &choice).await?;
             }
             for (number, chunk) in table.chunks.iter().enumerate() {
-                rows += chunk.rows;
+                rows = chunk.rows.saturating_add(rows);
                 if number < skipped {
                     continue;
                 }
