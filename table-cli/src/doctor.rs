@@ -122,7 +122,7 @@ fn json_line(table: &TableName, found: &TableExamination, requests: u64) -> Stri
         "table": table.as_str(), "is_complete": found.is_complete, "is_damaged": found.is_damaged(), "rows": found.rows,
         "entities": found.entities, "index_entries": found.index_entries, "system_rows": found.system_rows,
         "unfinished": found.unfinished, "bytes": found.bytes, "findings": findings, "partitions": found.partitions,
-        "sizes": found.sizes, "types": found.types, "writes": found.writes, "compared": found.compared, "requests": requests,
+        "sizes": found.sizes, "types": found.types, "writes": found.writes, "compared": found.compared, "leaving": found.leaving, "requests": requests,
     });
     format!("{line}\n")
 }
@@ -159,6 +159,12 @@ fn report(table: &TableName, found: &TableExamination) -> String {
     }
     if !found.is_complete {
         out.push_str("  the table could not be read to its end\n");
+    }
+    for (id, other) in &found.leaving {
+        let _ = match other {
+            Some(other) => writeln!(out, "  the index {id} has its entries in the table {other}"),
+            None => writeln!(out, "  the index {id} has its entries in other partitions"),
+        };
     }
     for finding in &found.findings {
         let kind = if finding.problem.severity() == Severity::Damage { "damage" } else { "advice" };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use table_core::manifest::{IndexState, StoredIndex};
+use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::TableName;
 use table_patterns::index::{IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport, Waiting};
 
@@ -61,9 +61,17 @@ enum IndexCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Remove an index with its entries
-    Drop {
+    /// Let an index that the manifest defines write its entries into another table: give that table's consent. Then build it
+    Trust {
         /// The name or the id of the index
+        index: String,
+        /// Print a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an index with its entries, or a row of the manifest that `tables doctor` names
+    Drop {
+        /// The name or the id of the index; the RowKey of a damaged row
         index: String,
         /// Remove without a question
         #[arg(long)]
@@ -83,12 +91,12 @@ impl IndexArgs {
         };
         let work = async |open: &mut OpenStore| {
             self.keys.apply(open, std::slice::from_ref(&self.table)).await?;
-            let declared = manifest(&*open.store, &self.table).await?.indexes.clone();
+            let manifest = manifest(&*open.store, &self.table).await?;
             // The question comes first: nothing handles Ctrl-C while a person thinks, so that it ends the process.
-            self.confirm(&declared)?;
+            self.confirm(&manifest)?;
             let resume =
                 "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
-            until_stopped(self.run_command(open, &declared), resume).await
+            until_stopped(self.run_command(open, &manifest), resume).await
         };
         self.store.with_open(access, self.pace, work).await
     }
@@ -100,30 +108,31 @@ impl IndexArgs {
     }
 
     /// Asks before a removal.
-    fn confirm(&self, declared: &[StoredIndex]) -> Result<()> {
+    fn confirm(&self, manifest: &Manifest) -> Result<()> {
         let IndexCommand::Drop { index, yes: false, .. } = &self.command else { return Ok(()) };
         let (table, store) = (&self.table, &self.store);
-        let id = find(declared, table, index)?.id();
+        let id = find_or_row(manifest, table, index)?;
         match ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
             true => Ok(()),
             false => Err(Failure::misuse("the index was not removed: answer y, or give --yes")),
         }
     }
 
-    async fn run_command(&self, open: &OpenStore, declared: &[StoredIndex]) -> Result<()> {
-        let table = &self.table;
+    async fn run_command(&self, open: &OpenStore, manifest: &Manifest) -> Result<()> {
+        let (table, declared) = (&self.table, &manifest.indexes[..]);
         match &self.command {
             IndexCommand::Add(index) => index.run(open, table, self.options()).await,
             IndexCommand::List { json } => {
-                declared.iter().try_for_each(|index| print(&index_line(index, *json)))
+                declared.iter().try_for_each(|index| print(&index_line(index, true, *json)))?;
+                manifest.not_in_force.iter().try_for_each(|index| print(&index_line(index, false, *json)))
             }
             IndexCommand::Build { index, output } => {
-                let index = find(declared, table, index)?;
+                let index = find(manifest, table, index)?;
                 build(open, table, self.options(), index, *output).await
             }
             IndexCommand::Scrub { index, repair, output } => {
                 let chosen = match index {
-                    Some(index) => vec![find(declared, table, index)?],
+                    Some(index) => vec![find(manifest, table, index)?],
                     None => declared.iter().collect(),
                 };
                 if chosen.is_empty() {
@@ -133,18 +142,34 @@ impl IndexArgs {
                 let indexed = open_for_upkeep(open, table, self.options()).await?;
                 scrub(indexed, &chosen, *repair, output.json, progress).await
             }
+            IndexCommand::Trust { index, json } => {
+                let id = find(manifest, table, index)?.id();
+                open_for_upkeep(open, table, self.options()).await?.trust_index(&id).await?;
+                if *json {
+                    return print_json(&json!({"index": id, "trusted": true}));
+                }
+                print(&format!("{id} is in force: build it by `tables index STORE {table} build {index}`\n"))
+            }
             IndexCommand::Drop { index, output, .. } => {
-                let id = find(declared, table, index)?.id();
+                let id = find_or_row(manifest, table, index)?;
                 drop_index(&open_for_upkeep(open, table, self.options()).await?, &id, *output).await
             }
         }
     }
 }
 
+/// Finds what a drop removes: an index by its name or its id, or a row of the manifest that says nothing by its RowKey.
+fn find_or_row(manifest: &Manifest, table: &TableName, index: &str) -> Result<String> {
+    let refused = manifest.refused.iter().find(|row| row.key.row() == index);
+    refused
+        .map_or_else(|| find(manifest, table, index).map(StoredIndex::id), |row| Ok(row.key.row().to_owned()))
+}
+
 /// Finds an index by its name or its id.
-fn find<'a>(declared: &'a [StoredIndex], table: &TableName, index: &str) -> Result<&'a StoredIndex> {
-    let mut found = declared.iter().filter(|stored| stored.name == index || stored.id() == index);
-    let ids = || declared.iter().map(StoredIndex::id).collect::<Vec<_>>().join(", ");
+fn find<'a>(manifest: &'a Manifest, table: &TableName, index: &str) -> Result<&'a StoredIndex> {
+    let declared: Vec<_> = manifest.all_definitions().collect();
+    let mut found = declared.iter().copied().filter(|stored| stored.name == index || stored.id() == index);
+    let ids = || declared.iter().map(|stored| stored.id()).collect::<Vec<_>>().join(", ");
     match (found.next(), found.next()) {
         (Some(stored), None) => Ok(stored),
         (Some(_), Some(_)) => Err(Failure::misuse(format!(
@@ -162,7 +187,7 @@ fn find<'a>(declared: &'a [StoredIndex], table: &TableName, index: &str) -> Resu
 }
 
 /// A line of the list.
-fn index_line(index: &StoredIndex, is_json: bool) -> String {
+fn index_line(index: &StoredIndex, is_in_force: bool, is_json: bool) -> String {
     let (id, state) = (index.id(), index.state.to_string());
     let entity = index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty());
     // Keys that Rust code makes, and definitions of a later format: this program can compute neither.
@@ -171,7 +196,7 @@ fn index_line(index: &StoredIndex, is_json: bool) -> String {
         let other_table = index.table.as_ref().map(TableName::as_str);
         let index = json!({
             "name": index.name, "id": id, "state": state, "type": entity, "table": other_table,
-            "dropping": index.is_dropping(), "needs_program": needs_program,
+            "dropping": index.is_dropping(), "needs_program": needs_program, "in_force": is_in_force,
         });
         return format!("{index}\n");
     }
@@ -184,6 +209,9 @@ fn index_line(index: &StoredIndex, is_json: bool) -> String {
     }
     if let Some(other) = &index.table {
         line.push_str(&format!("\tentries in {other}"));
+    }
+    if !is_in_force {
+        line.push_str("\tnot in force: the other table has no consent to it");
     }
     if needs_program {
         line.push_str("\tonly a program that declares it can maintain it");

@@ -42,7 +42,7 @@ Permissions, one letter each:
   u  replace and merge entities; with a also insert-or-replace and insert-or-merge
   d  delete entities
 
-A signature covers every row with the keys: index entries and system rows too. Writes of its holder keep no index, so give a, u and d for tables without indexes.";
+A signature covers every row with the keys, index entries too. Without a range it covers the partitions up to ~~: neither the manifest of the table nor partitions whose keys start with a character after ~, such as é. Whoever may add rows to the manifest can add index definitions and expiries, by which other programs act; programs that maintain indexes need it. Give --with-manifest to programs of the table's owner alone.";
 
 const ACCOUNT_PERMISSIONS: &str = "\
 Permissions, one letter each:
@@ -80,6 +80,9 @@ struct TableArgs {
     /// Only the rows of the partition up to this RowKey, with it
     #[arg(long, value_name = "R", requires = "partition")]
     to_row: Option<String>,
+    /// Also the manifest of the table and every other partition after `~~`: for programs of the table's owner
+    #[arg(long, conflicts_with_all = ["partition", "from_partition"])]
+    with_manifest: bool,
     /// Only the partitions from this PartitionKey on
     #[arg(long, value_name = "P", requires = "to_partition")]
     from_partition: Option<String>,
@@ -222,7 +225,9 @@ impl TableArgs {
             }
             return Ok(SasRange::partitions(&key(first)?, &key(last)?));
         }
-        let Some(partition) = &self.partition else { return Ok(SasRange::ALL) };
+        let Some(partition) = &self.partition else {
+            return Ok(if self.with_manifest { SasRange::ALL } else { SasRange::without_manifest() });
+        };
         let partition = SasRange::partition(&key(partition)?);
         let rows = match &self.row_prefix {
             Some(prefix) => Range {

@@ -96,7 +96,18 @@ impl RotateArgs {
             skipped += found.skipped;
             // Entries in other tables have copies of encrypted properties under the same keys. Reading a
             // table finds them, so the set grows.
-            left.extend(found.index_tables.iter().filter(|other| !done.contains(*other)).cloned());
+            let manifest = manifest(&*open.store, &table).await?;
+            let in_force: BTreeSet<_> =
+                manifest.indexes.iter().filter_map(|index| index.table.clone()).collect();
+            for other in &found.index_tables {
+                if !in_force.contains(other) {
+                    remark(&format!(
+                        "{table}: its manifest names the table '{other}', which has not consented: rotate it by its name, if need be"
+                    ));
+                } else if !done.contains(other) {
+                    left.insert(other.clone());
+                }
+            }
             done.insert(table);
         }
         skipped_rows(skipped, "keep the former key until they are rotated, restored or deleted")

@@ -38,6 +38,10 @@ pub(crate) struct UpkeepArgs {
     /// No other store may keep blobs of tables of these names there
     #[arg(long, value_name = "PLACE")]
     blobs: Option<BlobPlace>,
+    /// Remove the entities of a type that have expired by this property, as the table's manifest says. Needed for every store but a
+    /// directory on this machine: whoever may add rows to a table can add an expiry to its manifest. May be repeated
+    #[arg(long, value_name = "TYPE=PROPERTY", value_parser = expiry)]
+    trust_expiry: Vec<(String, String)>,
     #[command(flatten)]
     keys: KeyArgs,
     #[command(flatten)]
@@ -51,6 +55,12 @@ pub(crate) struct UpkeepArgs {
     /// Print no line for a round; warnings and errors stay
     #[arg(long, conflicts_with = "json")]
     quiet: bool,
+}
+
+/// An expiry: a type and the property with the time.
+fn expiry(text: &str) -> Result<(String, String), String> {
+    let (of, property) = text.split_once('=').ok_or("give a type and a property, such as Session=Expires")?;
+    Ok((of.to_owned(), property.to_owned()))
 }
 
 impl UpkeepArgs {
@@ -84,6 +94,8 @@ impl UpkeepArgs {
             .with_concurrency(self.concurrency)
             .every(Duration::from_secs(self.every))
             .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
+        let trusted = self.trust_expiry.iter();
+        let upkeep = trusted.fold(upkeep, |upkeep, (of, property)| upkeep.trust_expiry(of, property));
         let upkeep = match &self.blobs {
             Some(blobs) => upkeep.blobs(blobs.open(false)?, LargeOptions::default().with_root(root())),
             None => upkeep,

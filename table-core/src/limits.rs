@@ -40,3 +40,12 @@ pub const PAGE_SIZE: usize = 1000;
 pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// 1601-01-01T00:00:00Z, the earliest `Edm.DateTime` (data model, "Property Types"), in ticks.
 pub const DATETIME_MIN_TICKS: i64 = 504_911_232_000_000_000;
+
+/// Definitions of indexes in force in one manifest. Ours: every write evaluates all of them.
+pub const INDEX_DEFINITIONS: usize = 100;
+/// Entries of one entity in one index, so elements of a list in its keys. Ours: the entries of a list are written by one write.
+pub const LIST_ELEMENTS: usize = 1000;
+/// Index entries that one write derives. Ours: a small request must not cost much work.
+pub const DERIVED_ENTRIES: usize = 10_000;
+/// Bytes of the properties of index entries that one write derives: 16 MiB. Ours, as [`DERIVED_ENTRIES`].
+pub const DERIVED_BYTES: usize = 16 * 1024 * 1024;

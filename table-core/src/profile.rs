@@ -111,6 +111,15 @@ impl ServiceProfile {
         if self.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
     }
 
+    /// Whether two names are the same table.
+    pub fn is_same_table(&self, one: &TableName, other: &TableName) -> bool {
+        if self.case_sensitive_tables {
+            one == other
+        } else {
+            one.as_str().eq_ignore_ascii_case(other.as_str())
+        }
+    }
+
     /// Refuses an operation that needs reads to return all earlier writes. `operation` is its name for the error.
     ///
     /// # Errors

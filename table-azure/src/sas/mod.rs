@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use table_core::model::{Key, PartitionKey, TableName, key_order};
+use table_core::model::{Key, PartitionKey, SYSTEM_PREFIX, TableName, key_order};
 use table_core::query::Range;
 use table_core::typed::{Discriminator, PartitionIn, RowBounds, RowPrefix, TableEntity};
 use table_core::{Error, Result};
@@ -296,8 +296,15 @@ pub struct SasRange {
 }
 
 impl SasRange {
-    /// The whole table.
+    /// The whole table, with its manifest. Whoever may add rows to the manifest can add index definitions, expiries and other rows
+    /// by which programs act: give this range to programs of the table's owner alone.
     pub const ALL: Self = Self { start_partition: None, start_row: None, end_partition: None, end_row: None };
+
+    /// The partitions up to `~~`, without the manifest and the other system partitions, which follow. Partitions whose keys start
+    /// with a character after `~`, such as `é` or `北`, are not covered either: the service has one range for a signature.
+    pub fn without_manifest() -> Self {
+        Self { end_partition: Some(SYSTEM_PREFIX.to_owned()), ..Self::ALL }
+    }
 
     /// One partition.
     pub fn partition(partition: &PartitionKey) -> Self {
@@ -513,7 +520,8 @@ impl TableSas {
 
     fn without_permissions(table: &TableName, restrictions: Restrictions) -> Self {
         let permissions = TablePermissions::NONE;
-        Self { table: table.clone(), permissions, policy: String::new(), range: SasRange::ALL, restrictions }
+        let range = SasRange::without_manifest();
+        Self { table: table.clone(), permissions, policy: String::new(), range, restrictions }
     }
 
     /// Sets the expiry time, in whole seconds.
@@ -530,7 +538,8 @@ impl TableSas {
         self
     }
 
-    /// Restricts the signature to a range of entities.
+    /// Sets the range of entities. The default is [`SasRange::without_manifest`]. Programs that maintain indexes, or that write the
+    /// first entity of a type, need the manifest too: [`SasRange::ALL`]. A program with less is told so by its first write.
     #[must_use]
     pub fn with_range(mut self, range: SasRange) -> Self {
         self.range = range;

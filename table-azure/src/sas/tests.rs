@@ -75,7 +75,7 @@ fn signatures_equal_those_of_the_python_client() {
     for (token, signature) in [
         (ranged.sign(&key()).unwrap(), "U/b+7otnFuQkTAyrwsDvTX24jcMCL0Marnjhx0j0Qb8="),
         (
-            TableSas::by_policy(&table(), "readers").sign(&key()).unwrap(),
+            TableSas::by_policy(&table(), "readers").with_range(SasRange::ALL).sign(&key()).unwrap(),
             "sYG7XHv7uqEoDsv3GGEHw7CyuzWtwBtCqbpBhcGPInY=",
         ),
         (account.sign(&key()), "7bpbfRwyOpdI3nulKc1bN5HVkM4WNb4R386ibqS/FrQ="),
@@ -89,7 +89,7 @@ fn signatures_equal_those_of_the_python_client() {
 #[test]
 fn a_policy_replaces_permissions_and_times() {
     let token = TableSas::by_policy(&table(), "readers").sign(&key()).unwrap();
-    assert!(token.as_str().starts_with("sv=2019%2D02%2D02&tn=mytable&si=readers&spr=https&sig="));
+    assert!(token.as_str().starts_with("sv=2019%2D02%2D02&tn=mytable&si=readers&spr=https&epk=%7E%7E&sig="));
 }
 
 #[test]
@@ -100,8 +100,22 @@ fn a_signature_sets_the_values_that_its_policy_omits() {
         .with_expiry(time("2013-08-17T00:00:00Z"));
     assert!(sas.sign(&key()).unwrap().as_str().starts_with(
         "sv=2019%2D02%2D02&tn=mytable&sp=r&st=2013%2D08%2D16T00%3A00%3A00Z&se=2013%2D08%2D17T00%3A00%3A00Z\
-        &si=readers&spr=https&sig="
+        &si=readers&spr=https&epk=%7E%7E&sig="
     ));
+}
+
+/// Whoever may add rows to the manifest acts with the rights of other programs.
+#[test]
+fn a_signature_ends_before_the_manifest_unless_asked() {
+    let sas = TableSas::new(&table(), TablePermissions::ALL, DateTime::UNIX_EPOCH);
+    let end = |sas: &TableSas| {
+        let token = sas.sign(&key()).unwrap();
+        let url = azure_core::http::Url::parse(&token.url("https://a")).unwrap();
+        url.query_pairs().find(|(name, _)| name == "epk").map(|(_, value)| value.into_owned())
+    };
+    assert_eq!(end(&sas).as_deref(), Some("~~"));
+    assert!(key_order::compare("~~", table_core::model::MANIFEST_PARTITION).is_lt());
+    assert_eq!(end(&sas.with_range(SasRange::ALL)), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
     Uniqueness,
 };
 use crate::error::{Error, Result};
-use crate::model::{Entity, Key, SYSTEM_PREFIX};
+use crate::model::{Entity, Key, SERVER_TABLE, SYSTEM_PREFIX};
 use crate::query::Filter;
 
 /// The complete definition of an index, as data: the entities, the place and keys of the entries, and their content.
@@ -183,6 +183,10 @@ impl IndexDefinition {
             format!("names that start with '{SYSTEM_PREFIX}' are reserved for the library")
         } else if let Some(problem) = shape.problem() {
             problem
+        } else if matches!(&self.placement, Placement::OtherTable(table) if table.is_server_table()) {
+            format!(
+                "the table {SERVER_TABLE} has the settings of a server: put the entries into another table"
+            )
         } else if shape.is_shared() && self.uniqueness != Uniqueness::No {
             format!("a {shape} contains several entities: use `Shape::Row` for a unique index")
         } else if shape.is_shared() && *payload != Payload::Reference {

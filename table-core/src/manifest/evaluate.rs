@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::value::PartValue;
 use super::{
@@ -6,6 +7,7 @@ use super::{
     Transform,
 };
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::model::{Entity, Key, KeyBuilder, KeyParser, PartFormat, ValueError, ValueRef};
 use crate::query::Filter;
 
@@ -72,7 +74,7 @@ impl Evaluator {
         if !self.admits(entity)? {
             return Ok(Vec::new());
         }
-        let mut keys: Vec<Key> = Vec::new();
+        let (mut keys, mut seen) = (Vec::new(), HashSet::new());
         for element in self.elements(entity)? {
             let partition = match partition_key {
                 None => Some(entity.key().partition().to_owned()),
@@ -87,11 +89,21 @@ impl Evaluator {
                 return Err(entity_key_error(name, &self.definition.entity.name, &key));
             }
             // Two elements may have one key, such as `A` and `a` with `lower`. A group can write a row once only.
-            if !keys.contains(&key) {
+            if seen.insert(key.clone()) {
                 keys.push(key);
             }
         }
         Ok(keys)
+    }
+
+    /// Returns the greatest number of entries that an entity can have, without their keys: the elements of the list in the keys,
+    /// or one. A function of an opaque definition returns one key.
+    ///
+    /// # Errors
+    /// Returns the errors of [`entry_keys`](Self::entry_keys) for the list.
+    #[doc(hidden)]
+    pub fn most_entries(&self, entity: &Entity) -> Result<usize> {
+        Ok(self.elements(entity)?.len())
     }
 
     /// Returns the elements of the list in the keys, one key per element; a single `None` if there is no list.
@@ -101,6 +113,15 @@ impl Evaluator {
         let Some(value) = self.property(name, entity)? else { return Ok(Vec::new()) };
         let elements =
             PartValue::parse_list(&part.encoding, value).map_err(|e| self.invalid_key(entity, name, &e))?;
+        // Before any key is computed: a request of some kilobytes must not cost seconds.
+        if elements.len() > limits::LIST_ELEMENTS {
+            let (index, key, count, most) =
+                (&self.definition.name, entity.key(), elements.len(), limits::LIST_ELEMENTS);
+            return Err(Error::invalid_request(format!(
+                "the index '{index}' has an entry for each element of '{name}' of {key}, which has {count} elements: at most {most} are \
+                 allowed; shorten the list, or drop the index"
+            )));
+        }
         Ok(elements.into_iter().map(Some).collect())
     }
 

@@ -39,9 +39,10 @@ pub use lowercase::LOWERCASE_UNICODE;
 pub use lowercase::lowercase;
 #[doc(hidden)]
 pub use plain::WriteTarget;
+pub(crate) use stored::consents_to;
 #[doc(hidden)]
 pub use stored::index_name;
-pub use stored::{Manifest, StoredIndex, StoredType};
+pub use stored::{Consent, Manifest, RefusedRow, StoredIndex, StoredType};
 pub use template::{KeySegment, KeyTemplate, PartEncoding, PartSource, TemplatePart, Transform};
 pub(crate) use value::first_chars;
 

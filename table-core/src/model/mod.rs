@@ -40,9 +40,9 @@ pub use property_dictionary::{PackBuffer, PropertyDictionary};
 pub(crate) use serialize::{as_text, names as serde_names};
 pub use shards::Shards;
 #[doc(hidden)]
-pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE};
+pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, entry_id, split_entry_id};
 pub use system::{MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY};
-pub use table_name::TableName;
+pub use table_name::{SERVER_TABLE, TableName};
 pub(crate) use ticks::PER_DAY as TICKS_PER_DAY;
 pub use ticks::Ticks;
 pub use value::{EdmType, EdmValue, ValueError, ValueRef};

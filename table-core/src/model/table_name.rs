@@ -4,6 +4,10 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
+/// The table in which `table-server` keeps its settings, among them stored access policies. It is in the same store as the
+/// tables of clients, so everything that takes a table's name from data must refuse it.
+pub const SERVER_TABLE: &str = "TableServerSettings";
+
 /// A table name: 3 to 63 ASCII letters and digits, starting with a letter, and not `tables`.
 ///
 /// Azure Table Storage and the local stores keep the case and ignore it in comparisons; Cosmos DB
@@ -40,6 +44,11 @@ impl TableName {
     /// Returns the name in its original case.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether this is [`SERVER_TABLE`], in any case: no client and no index definition may use it.
+    pub fn is_server_table(&self) -> bool {
+        self.0.eq_ignore_ascii_case(SERVER_TABLE)
     }
 
     /// Returns the name in lower case: the identity of the table if case is ignored, and its form in a SAS.

@@ -2,20 +2,25 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, timeout};
 
 use super::{LocalPermit, LocalWriters, TableStore, TableStoreExt as _};
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::Manifest;
+use crate::limits;
+use crate::manifest::{Consent, Manifest, consents_to};
 use crate::model::{MANIFEST_PARTITION, TableName};
 use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query};
 
 /// How long a task waits for another task that reads the same manifest. Afterwards it reads the manifest itself.
 const READ_WAIT: Duration = Duration::from_secs(5);
+/// Tables whose consents are read at the same time.
+const CONSENTS_AT_ONCE: usize = 16;
 /// Maximum number of cached tables. Beyond it the cache removes outdated manifests.
 const MAX_TABLES: usize = 1024;
 
@@ -33,6 +38,9 @@ pub struct ManifestCache {
     /// By the table's identity. A read that started before `forget` fills the slot that `forget` removed, so
     /// an outdated answer never reaches the map.
     tables: Mutex<HashMap<String, Arc<Slot>>>,
+    /// The number of forgotten manifests. A manifest that rests on consents of other tables is not cached if one of these may have
+    /// changed during the read.
+    forgotten: AtomicU64,
 }
 
 /// The cached manifest of one table.
@@ -63,7 +71,12 @@ impl ManifestCache {
 
     /// Creates an empty cache for a store with this profile.
     pub fn new(profile: &ServiceProfile) -> Self {
-        Self { profile: profile.clone(), unmanaged: false, tables: Mutex::default() }
+        Self {
+            profile: profile.clone(),
+            unmanaged: false,
+            tables: Mutex::default(),
+            forgotten: AtomicU64::new(0),
+        }
     }
 
     /// Creates a cache for a store whose credential may not read manifests. The cache sends no requests and returns empty
@@ -111,8 +124,12 @@ impl ManifestCache {
             // Before the request. With local writers, a change that follows has a later number, and `fresh` then
             // refuses the answer, whether or not the answer has the change.
             let requested = RequestTime::now(local.as_deref());
+            let forgotten = self.forgotten.load(Ordering::SeqCst);
             let manifest = Arc::new(Manifest::load(store, table).await?);
-            slot.put(CachedManifest { manifest: Arc::clone(&manifest), requested });
+            let leaves_table = manifest.all_definitions().any(|index| index.table.is_some());
+            if !leaves_table || forgotten == self.forgotten.load(Ordering::SeqCst) {
+                slot.put(CachedManifest { manifest: Arc::clone(&manifest), requested });
+            }
             return Ok(manifest);
         }
     }
@@ -142,9 +159,12 @@ impl ManifestCache {
         }
     }
 
-    /// Removes the manifest of a table from the cache.
+    /// Removes the manifest of a table from the cache, and every manifest with a definition that needs the table's consent.
     pub fn forget(&self, table: &TableName) {
-        self.tables().remove(&self.profile.table_identity(table));
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        let mut tables = self.tables();
+        tables.remove(&self.profile.table_identity(table));
+        tables.retain(|_, slot| !slot.names(&self.profile, table));
     }
 
     /// Registers that the manifest of a table, or the table itself, changes until the result is dropped. The cache forgets
@@ -220,6 +240,14 @@ impl Slot {
         }
     }
 
+    /// Whether a definition of the cached manifest names another table.
+    fn names(&self, profile: &ServiceProfile, other: &TableName) -> bool {
+        self.cached().as_ref().is_some_and(|cached| {
+            let named = cached.manifest.all_definitions().filter_map(|index| index.table.as_ref());
+            { named }.any(|named| profile.is_same_table(named, other))
+        })
+    }
+
     fn is_young(&self) -> bool {
         self.cached().as_ref().is_some_and(|cached| cached.requested.is_young())
     }
@@ -240,13 +268,62 @@ impl RequestTime {
 }
 
 impl Manifest {
-    /// Reads the manifest of a table. 1 request per 1,000 rows of the manifest, so in practice 1 request.
+    /// Reads the manifest of a table. 1 request per 1,000 rows of the manifest, so in practice 1 request; 1 more for each other
+    /// table that a definition names, to read the consents of that table.
     ///
     /// # Errors
-    /// Fails if a row is damaged; also returns the errors of the store.
+    /// Returns the errors of the store. A row that is damaged is [refused](Self::refused) by itself.
     pub async fn load(store: &dyn TableStore, table: &TableName) -> Result<Self> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
-        Self::from_rows(store.query_all(table, &query).await?)
+        let rows = store.query_all(table, &query).await?;
+        let mut manifest = Self::from_rows(store.profile(), table, rows);
+        manifest.read_consents(store, table).await?;
+        Ok(manifest)
+    }
+
+    /// Moves the definitions to which their other tables have consented to the indexes in force. 1 request for each other table;
+    /// none if this table has no pairing id, which every consent names.
+    async fn read_consents(&mut self, store: &dyn TableStore, table: &TableName) -> Result<()> {
+        let Some(pairing) = self.pairing() else { return Ok(()) };
+        let profile = store.profile();
+        let mut others: Vec<TableName> = Vec::new();
+        for other in self.not_in_force.iter().filter_map(|index| index.table.as_ref()) {
+            if !others.iter().any(|known| profile.is_same_table(known, other)) {
+                others.push(other.clone());
+            }
+        }
+        // More tables are not asked: each would cost every reader of the manifest a request.
+        let unasked = others.split_off(others.len().min(limits::INDEX_DEFINITIONS));
+        let query = Query::new().with_filter(consents_to(profile, table));
+        let reads: Vec<_> = others.iter().map(|other| store.query_all(other, &query)).collect();
+        let answers: Vec<_> = stream::iter(reads).buffered(CONSENTS_AT_ONCE).collect().await;
+        let mut consents = HashMap::new();
+        for (other, answer) in others.iter().zip(answers) {
+            let read = match answer {
+                Ok(rows) => Ok(rows.iter().filter_map(Consent::read).collect::<Vec<_>>()),
+                // A definition makes no table. A dropped table has taken its consents along.
+                Err(error) if error.is_table_not_found() => Ok(Vec::new()),
+                Err(error) if matches!(error.kind(), ErrorKind::Forbidden(_)) => Err(error.to_string()),
+                Err(error) => return Err(error),
+            };
+            consents.insert(profile.table_identity(other), read);
+        }
+        for other in unasked {
+            let reason = format!("the definitions name more than {} other tables", limits::INDEX_DEFINITIONS);
+            consents.insert(profile.table_identity(&other), Err(reason));
+        }
+        self.admit(|index| {
+            let other = index.table.as_ref().map(|other| profile.table_identity(other));
+            match other.and_then(|other| consents.get(&other)) {
+                Some(Ok(given)) => given.iter().any(|consent| consent.is_to(profile, table, pairing, index)),
+                Some(Err(reason)) => {
+                    index.unconfirmed = Some(reason.clone());
+                    true
+                }
+                None => false,
+            }
+        });
+        Ok(())
     }
 }
 

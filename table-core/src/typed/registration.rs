@@ -29,6 +29,7 @@ pub async fn permit_registered(
         let permitted = manifests.plain_write(store, table).await?;
         let missing = check(permitted.manifest())?;
         let Some(row) = missing.filter(|_| !manifests.is_unmanaged()) else { return Ok(permitted) };
+        permitted.manifest().check_type_row(table, &schema.entity_type())?;
         let operation = row.operation()?;
         let key = operation.key().clone();
         match store.write(table, operation).await {

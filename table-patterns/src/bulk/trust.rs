@@ -10,7 +10,7 @@ use table_core::store::{Error, Result};
 /// The definitions of a manifest that write into other tables or delete entities, each as a sentence.
 pub(super) fn definitions_beyond(table: &TableName, manifest: &Manifest) -> Vec<String> {
     let indexes = manifest.all_definitions().filter_map(|index| {
-        let other = index.other_table()?;
+        let other = index.table.as_ref()?;
         Some(format!("the index '{}' of the table '{table}' writes into the table '{other}'", index.name))
     });
     let expiring = manifest.types.iter().filter(|stored| stored.expiry.is_some());

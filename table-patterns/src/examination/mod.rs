@@ -47,16 +47,14 @@ use table_core::engine::entity_size;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
-use table_core::store::{
-    CycleDetector, ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, limits,
-};
+use table_core::store::{CycleDetector, ErrorKind, Result, TableStore, TableStoreExt as _, limits};
 
 use self::partitions::Partitions;
 use self::properties::Properties;
 use self::report::Findings;
 use self::times::Times;
 use crate::blobs::BlobStores;
-use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport};
+use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport, whole_manifest};
 use crate::journal::{has_mark, is_journal_row, is_pending};
 
 pub use self::report::{
@@ -184,7 +182,7 @@ impl Examination {
     /// The table does not exist, or the store cannot be read. A page that is damaged on disk is a finding: the report is then of the
     /// rows before it ([`TableExamination::is_complete`]).
     pub async fn run(&self) -> Result<TableExamination> {
-        let manifest = ManifestCache::for_store(&*self.store).get(&*self.store, &self.table).await?;
+        let manifest = whole_manifest(&*self.store, &self.table).await?;
         let mut pass = Pass::new(self, &manifest);
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
@@ -217,6 +215,7 @@ impl Examination {
             }
         }
         let (mut report, mut findings, sample) = pass.finish();
+        self.add_definitions(&manifest, &mut report, &mut findings);
         self.compare_entries(&manifest.indexes, sample, &mut report, &mut findings).await?;
         report.findings = findings.into_sorted();
         Ok(report)
@@ -231,6 +230,23 @@ impl Examination {
             findings.add(Problem::MissingBlob, "rows whose large values are missing", Some(row.key()));
         }
         Ok(())
+    }
+
+    /// Adds what the manifest says that needs a look: definitions that leave their table or partition, and rows that count for nothing.
+    fn add_definitions(&self, manifest: &Manifest, report: &mut TableExamination, findings: &mut Findings) {
+        let leaving = manifest.indexes.iter().filter(|index| index.leaves_partition());
+        report.leaving = leaving.map(|index| (index.id(), index.table.clone())).collect();
+        for index in &manifest.not_in_force {
+            let other = index.table.as_ref().map_or("", TableName::as_str);
+            findings.add(
+                Problem::NotInForce,
+                &format!("the index {}, with entries in {other}", index.id()),
+                None,
+            );
+        }
+        for row in &manifest.refused {
+            findings.add(Problem::RefusedRow, &row.reason, Some(&row.key));
+        }
     }
 
     /// Compares entries with entities, index by index. An index that cannot be compared does not stop the others.

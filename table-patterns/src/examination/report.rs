@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use table_core::model::Key;
+use table_core::model::{Key, TableName};
 
 use super::WriteTimes;
 use crate::index::ScrubReport;
@@ -41,6 +41,9 @@ pub struct TableExamination {
     pub writes: WriteTimes,
     /// The indexes that were compared, by their ids.
     pub compared: BTreeMap<String, ScrubReport>,
+    /// The indexes whose entries leave the partition of their entity, by their ids: the other table, or `None` for other partitions
+    /// of the table. A write of an entity with a right to one partition or table writes such rows too.
+    pub leaving: BTreeMap<String, Option<TableName>>,
     /// The problems, damage first.
     pub findings: Vec<Finding>,
 }
@@ -122,6 +125,10 @@ pub enum Problem {
     UnfinishedWrite,
     /// Messages and transactions that were set aside after too many failures.
     Poisoned,
+    /// Rows of the manifest that are damaged, or disagree with what they define.
+    RefusedRow,
+    /// An index definition whose entries would be in another table, which has not consented.
+    NotInForce,
     /// An index that is not readable.
     UnfinishedIndex,
     /// An index whose entries could not be compared.
@@ -158,8 +165,10 @@ impl Problem {
             | Self::MissingEntries
             | Self::TakenEntries
             | Self::UnfinishedWrite
-            | Self::Poisoned => Severity::Damage,
-            Self::UnfinishedIndex
+            | Self::Poisoned
+            | Self::RefusedRow => Severity::Damage,
+            Self::NotInForce
+            | Self::UnfinishedIndex
             | Self::NotCompared
             | Self::HotPartition
             | Self::NearLimit
@@ -181,6 +190,12 @@ impl Problem {
             Self::TakenEntries => "change these entities, or the key templates of the index",
             Self::UnfinishedWrite => "run upkeep, which finishes them",
             Self::Poisoned => "mend what made them fail, then send them again or delete them",
+            Self::RefusedRow => {
+                "find who wrote the row, then remove it: `tables index STORE TABLE drop` takes its RowKey"
+            }
+            Self::NotInForce => {
+                "find who wrote the definition, then drop it, or give the consent by `tables index STORE TABLE trust` and build it"
+            }
             Self::UnfinishedIndex => "continue its build or its removal by upkeep",
             Self::NotCompared => "scrub the index by a program that can",
             Self::HotPartition => "spread the entities over several PartitionKeys",
@@ -204,6 +219,8 @@ impl fmt::Display for Problem {
             Self::TakenEntries => "taken keys",
             Self::UnfinishedWrite => "unfinished writes",
             Self::Poisoned => "poison messages",
+            Self::RefusedRow => "rows of the manifest that say nothing",
+            Self::NotInForce => "a definition without the consent of the other table",
             Self::UnfinishedIndex => "an index that is not readable",
             Self::NotCompared => "an index that was not compared",
             Self::HotPartition => "a hot partition",
@@ -288,6 +305,7 @@ impl Default for TableExamination {
             types: BTreeMap::new(),
             writes: WriteTimes::default(),
             compared: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             findings: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use table_core::manifest::{
     Expiry, IndexDefinition, IndexKeys, IndexState, KeySegment, PartSource, Placement, Shape, StoredIndex,
     StoredType, TemplatePart, Transform,
 };
-use table_core::model::{Entity, TableName, Ticks, ValueRef};
+use table_core::model::{Entity, TableName, Ticks, ValueRef, entry_id};
 use table_core::query::{Filter, Range};
 use table_core::store::{KeyOrder, Result, TableStore};
 use table_core::typed::Table;
@@ -57,11 +57,10 @@ impl<'a> ExpiryIndex<'a> {
             let state = entities.maintained_state(&stored.id());
             let definition = stored.definition.as_ref().filter(|_| state == IndexState::Readable)?;
             let prefix = prefix_of_times(definition, expires)?;
-            let table = match &definition.placement {
-                Placement::OtherTable(table) => table.clone(),
-                _ => entities.table().clone(),
-            };
-            Some(Self { entities, id: stored.id(), table, prefix, expires: expires.to_string() })
+            let table = stored.table.as_ref().unwrap_or(entities.table()).clone();
+            let source = stored.table.as_ref().map(|_| entities.table());
+            let id = entry_id(&stored.id(), source);
+            Some(Self { entities, id, table, prefix, expires: expires.to_string() })
         });
         usable.next()
     }

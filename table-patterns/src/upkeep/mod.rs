@@ -16,7 +16,7 @@
 //! | scrubs entries, every 30 days | readable indexes | [`IndexedEntities::scrub_page`](crate::index::IndexedEntities::scrub_page) |
 //! | removes unused blobs of lists, with each scrub | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
 //! | removes unused blobs of large values, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
-//! | removes entities that have expired (`#[expires]`), or were deleted and kept long enough (`#[deleted_at]`), with their entries, unique values and blobs, every hour | tables whose manifest names types that expire | none |
+//! | removes entities that have expired (`#[expires]`), or were deleted and kept long enough (`#[deleted_at]`), with their entries, unique values and blobs, every hour | tables whose manifest names types that expire, if the store is one of this process, or [`Upkeep::trust_expiry`] names the expiry | none |
 //! | applies transactions | the [`eventual`](crate::eventual) transactions of each coordinator given to [`Upkeep::transactions`] | [`Coordinator::run`](crate::eventual::Coordinator::run) |
 //! | removes records of finished transactions | the tables of these coordinators, and the tables of [`Upkeep::transaction_tables`] | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
 //!
@@ -63,6 +63,7 @@ mod report;
 mod tests;
 mod work;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,6 +72,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 #[cfg(feature = "blobs")]
 use object_store::ObjectStore;
+use table_core::manifest::Expiry;
 use table_core::model::TableName;
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use tokio::time::timeout;
@@ -166,6 +168,8 @@ pub struct Upkeep {
     scrub_every: Option<Duration>,
     collect_every: Option<Duration>,
     expire_every: Option<Duration>,
+    /// The expiries to obey, as `Type=Property`, in a store that others may write.
+    trusted_expiries: BTreeSet<String>,
     keep: Duration,
     pause: Duration,
     concurrency: usize,
@@ -208,6 +212,7 @@ impl Upkeep {
             scrub_every: Some(30 * DAY),
             collect_every: Some(30 * DAY),
             expire_every: Some(60 * MINUTE),
+            trusted_expiries: BTreeSet::new(),
             keep: 7 * DAY,
             pause: Duration::ZERO,
             concurrency: 4,
@@ -301,6 +306,30 @@ impl Upkeep {
     #[must_use]
     pub fn expire_every(self, every: impl Into<Option<Duration>>) -> Self {
         Self { expire_every: every.into(), ..self }
+    }
+
+    /// Obeys the expiry that the manifest has for a type, if it is by this property: removes entities whose time has come. Call it
+    /// for each property. A store of this process is obeyed without. In any other store whoever may add rows to a table can
+    /// have added an expiry, by which a removal would delete every entity; one that is not obeyed is [due](UpkeepReport::due).
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_patterns::upkeep::Upkeep;
+    /// let upkeep = Upkeep::new(MemoryStore::new()).tables(["Sessions"]).trust_expiry("Session", "Expires");
+    /// ```
+    #[must_use]
+    pub fn trust_expiry(mut self, type_name: &str, property: &str) -> Self {
+        self.trusted_expiries.insert(format!("{type_name}={property}"));
+        self
+    }
+
+    /// The expiry of a type, as an operator names it, if it is not to be obeyed.
+    fn untrusted(&self, type_name: &str, expiry: &Expiry) -> Vec<String> {
+        if self.store.local_writers().is_some() {
+            return Vec::new();
+        }
+        let named = expiry.names().map(|property| format!("{type_name}={property}"));
+        named.filter(|named| !self.trusted_expiries.contains(named)).collect()
     }
 
     /// Sets for how long abort rows, records of finished transactions, and blobs that no row refers to are kept: longer than any

@@ -177,6 +177,8 @@ pub enum Due {
     NotRepaired(usize),
     /// The row is damaged: no round can use it.
     Damaged(Error),
+    /// Expiries, as `Type=Property`, that the manifest has and [`Upkeep::trust_expiry`](super::Upkeep::trust_expiry) does not name.
+    UntrustedExpiry(Vec<String>),
     /// The work failed; the next round tries again.
     Failed(Error),
 }
@@ -216,6 +218,12 @@ impl fmt::Display for Due {
             Self::Damaged(error) => write!(
                 f,
                 "{error}; no program of this library writes such a row: find out who did, delete the row, and scrub the indexes of the table"
+            ),
+            Self::UntrustedExpiry(named) => write!(
+                f,
+                "no expired entity is removed by {}: whoever may add rows to the table can have added this to its manifest; if it is right, say so \
+                 by `tables upkeep --trust-expiry TYPE=PROPERTY` or `Upkeep::trust_expiry`",
+                named.join(", ")
             ),
             Self::Failed(error) => write!(f, "the work failed, and the next round tries again: {error}"),
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all, join3, join4, select};
-use table_core::manifest::StoredIndex;
+use table_core::manifest::{StoredIndex, StoredType};
 use table_core::model::TableName;
 use table_core::queue::WorkQueue;
 use table_core::store::{Error, ErrorKind, Result};
@@ -362,13 +362,28 @@ impl<'a> Work<'a> {
         let types = manifest.expiring.iter().map(|stored| stored.name().to_owned()).collect();
         self.update_table(table, |table| table.expiry.get_or_insert_default().types = types);
         let Some(every) = self.upkeep.expire_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        let named = |stored: &StoredType| {
+            stored
+                .expiry
+                .as_ref()
+                .map(|expiry| self.upkeep.untrusted(stored.name(), expiry))
+                .unwrap_or_default()
+        };
+        let (trusted, others): (Vec<_>, Vec<_>) =
+            manifest.expiring.iter().partition(|stored| named(stored).is_empty());
+        let expiries: Vec<_> = others.iter().flat_map(|stored| named(stored)).collect();
+        let mut due = (!expiries.is_empty()).then_some(Due::UntrustedExpiry(expiries));
+        if trusted.is_empty() {
+            self.update_table(table, |table| table.expiry.get_or_insert_default().due = due);
+            return Ok(());
+        }
         if !manifest.expiry.is_due(every) {
             return Ok(());
         }
         let store = &*self.upkeep.store;
         let Some(begun) = manifest.expiry.begin(store, table).await? else { return Ok(()) };
-        let (mut ended, mut due) = (true, None);
-        for stored in &manifest.expiring {
+        let mut ended = true;
+        for stored in trusted {
             let Some(expiry) = &stored.expiry else { continue };
             let indexes = &manifest.indexes[..];
             let sweep = ExpirySweep { upkeep: self.upkeep, table, entities, indexes, stored, expiry };

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, IfMatch, Key, Properties, TableName, ValueRef};
+use table_core::model::{Entity, IfMatch, Key, Properties, TableName, ValueRef, entry_id};
 use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt};
 use tokio::time::sleep;
@@ -90,7 +90,7 @@ impl Maintainer for Otherwise {
 
 fn entry(entity: &Entity, table: &str, key: Key, unique: bool) -> Result<Entry> {
     let location = Location { table: TableName::new(table)?, key };
-    let (owner, index) = (entity.key().clone(), table.to_owned());
+    let (owner, index) = (entity.key().clone(), entry_id(table, Some(&entities_table())));
     Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::model::{Entity, Key, Properties, TableName, ValueRef, entry_id};
 use table_core::query::Query;
 use table_core::store::{Result, TableStore, TableStoreExt};
 
@@ -27,15 +27,11 @@ struct ByCity {
 
 #[async_trait]
 impl Maintainer for ByCity {
-    fn may_collide(&self) -> bool {
-        self.alone
-    }
-
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
         let Some(ValueRef::String(city)) = entity.get("City") else { return Ok(Vec::new()) };
         let row = if self.alone { "" } else { entity.key().partition() };
         let location = Location { table: table("Cities"), key: Key::new(city, row)? };
-        let (owner, index) = (entity.key().clone(), "city".to_owned());
+        let (owner, index) = (entity.key().clone(), entry_id("city", Some(&table("People"))));
         let (properties, shape) = (Properties::new(), Shape::Row);
         Ok(vec![Entry { location, owner, properties, index, unique: false, shape }])
     }

@@ -74,8 +74,7 @@ impl StoredType {
         let entity = self.entity.as_ref().ok_or_else(|| {
             Error::invalid_request("a type of the manifest has a later format than this program can write")
         })?;
-        let row = Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", key_part(&entity.name)?))?;
-        let mut row = Entity::from(row)
+        let mut row = Entity::from(row_key(entity)?)
             .with(FORMAT_PROPERTY, FORMAT)
             .with(TYPE, &*entity.name)
             .with(DISCRIMINATOR, to_json(&entity.discriminator))
@@ -112,12 +111,16 @@ impl StoredType {
         })
     }
 
+    /// Reads the row of a type.
+    ///
+    /// # Errors
+    /// Fails if the row is damaged, or has the key of another type.
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
         let version = integer(row, VERSION)?;
         let encrypted = serde_json::from_str(needed(ENCRYPTED)?);
         let expiry = text(row, EXPIRY).map(serde_json::from_str::<Option<Expiry>>).transpose();
-        Ok(Self {
+        let read = Self {
             entity: read_type(row),
             version,
             reader: integer(row, READER)?,
@@ -125,8 +128,22 @@ impl StoredType {
             encrypted: encrypted.map_err(|_| damaged(row, ENCRYPTED, "a list of names"))?,
             expiry: expiry.map_err(|_| damaged(row, EXPIRY, "the expiry of a type"))?.flatten(),
             etag: row.etag().cloned(),
-        })
+        };
+        match &read.entity {
+            None if integer(row, FORMAT_PROPERTY)? <= FORMAT => {
+                Err(damaged(row, DISCRIMINATOR, "a discriminator"))
+            }
+            Some(entity) if row_key(entity)? != *row.key() => {
+                Err(damaged(row, "RowKey", "the key of its type"))
+            }
+            _ => Ok(read),
+        }
     }
+}
+
+/// The key of the row of a type.
+pub(super) fn row_key(entity: &EntityType) -> Result<Key> {
+    Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", key_part(&entity.name)?))
 }
 
 impl EntityType {

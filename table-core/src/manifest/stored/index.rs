@@ -1,11 +1,14 @@
 //! The manifest row of an index.
 
+use sha2::{Digest as _, Sha256};
+
 use super::entity_type::read_type;
 use super::{DISCRIMINATOR, FORMAT_PROPERTY, INDEX_ROWS, TYPE};
 use super::{damaged, integer, key_part, text, to_json};
 use crate::error::{Error, Result};
 use crate::manifest::{EntityType, FORMAT, IndexDefinition, IndexState, Placement, Shape};
-use crate::model::{ETag, Entity, INDEX_TABLE, Key, MANIFEST_PARTITION, TableName};
+use crate::model::{ETag, Entity, INDEX_TABLE, Key, MANIFEST_PARTITION, TableName, split_entry_id};
+use crate::profile::ServiceProfile;
 
 const NAME: &str = "Name";
 const DEFINITION: &str = "Definition";
@@ -28,7 +31,8 @@ pub struct StoredIndex {
     pub definition: Option<IndexDefinition>,
     /// The format of the definition.
     pub format: i32,
-    /// The table of the entries, if it is not the table of the entities.
+    /// The table of the entries, if it is not the table of the entities. Such a definition is in force only with the
+    /// [consent](super::Consent) of that table.
     pub table: Option<TableName>,
     /// How the entries are stored; `None` if this program does not know the shape.
     pub shape: Option<Shape>,
@@ -38,6 +42,11 @@ pub struct StoredIndex {
     pub progress: Option<String>,
     /// The ETag of the row.
     pub etag: Option<ETag>,
+    /// Why this program does not know whether the definition is in force: its credential may not read the manifest of the
+    /// [other table](Self::table). Writes of entities of the index are refused then.
+    pub unconfirmed: Option<String>,
+    /// The SHA-256 of the definition's text, in hexadecimal digits.
+    sha256: String,
     /// The key of the row that was read. A program that cannot read the type cannot make the key.
     row: Option<Key>,
 }
@@ -60,8 +69,26 @@ impl StoredIndex {
             state,
             progress: None,
             etag: None,
+            unconfirmed: None,
+            sha256: sha256(&definition.to_json()),
             row: None,
         }
+    }
+
+    /// Returns the SHA-256 of the definition's text in 64 hexadecimal digits. A [consent](super::Consent) names the definition by it:
+    /// the [fingerprint](IndexDefinition::fingerprint) is no protection against a text that was made to have the same one.
+    pub fn definition_sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The RowKey by which rows of a manifest are sorted.
+    pub(super) fn row_order(&self) -> Option<&str> {
+        self.row.as_ref().map(Key::row)
+    }
+
+    /// Whether entries are in another partition or table than their entity. `true` if this program cannot read the definition.
+    pub fn leaves_partition(&self) -> bool {
+        self.definition.as_ref().is_none_or(|definition| definition.placement != Placement::SamePartition)
     }
 
     /// Returns the id: see [`IndexDefinition::id`].
@@ -140,29 +167,70 @@ impl StoredIndex {
         Ok(Entity::from(self.key()?).with(STATE, state.name()).with(PROGRESS, progress.unwrap_or_default()))
     }
 
-    pub(super) fn read(row: &Entity) -> Result<Self> {
+    /// Reads the row of an index of `table`.
+    ///
+    /// # Errors
+    /// Fails if the row is damaged, or does not say what its definition says. Whoever may add rows to a table may add such a row.
+    pub(super) fn read(profile: &ServiceProfile, table: &TableName, row: &Entity) -> Result<Self> {
         let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
         let format = integer(row, FORMAT_PROPERTY)?;
-        let is_known = format <= FORMAT;
-        let read = |text: &str| {
-            IndexDefinition::from_json(text).map_err(|_| damaged(row, DEFINITION, "an index definition"))
-        };
-        Ok(Self {
-            entity: read_type(row),
-            name: needed(NAME)?.to_owned(),
-            fingerprint: needed(FINGERPRINT)?.to_owned(),
+        let text_of_definition = needed(DEFINITION)?;
+        let state = IndexState::parse(needed(STATE)?)?;
+        let mut read = if format > FORMAT {
             // Name, fingerprint, shape and state are read in every format. So this program can still refuse to write
             // entities of an index whose definition it cannot read.
-            definition: if is_known { Some(read(needed(DEFINITION)?)?) } else { None },
-            format,
-            table: text(row, INDEX_TABLE).map(TableName::new).transpose()?,
-            shape: serde_json::from_str(needed(SHAPE)?).ok(),
-            state: IndexState::parse(needed(STATE)?)?,
-            progress: text(row, PROGRESS).filter(|progress| !progress.is_empty()).map(str::to_owned),
-            etag: row.etag().cloned(),
-            row: Some(row.key().clone()),
-        })
+            Self {
+                entity: read_type(row),
+                name: needed(NAME)?.to_owned(),
+                fingerprint: needed(FINGERPRINT)?.to_owned(),
+                definition: None,
+                format,
+                table: text(row, INDEX_TABLE).map(TableName::new).transpose()?,
+                shape: serde_json::from_str(needed(SHAPE)?).ok(),
+                state,
+                progress: None,
+                etag: None,
+                unconfirmed: None,
+                sha256: sha256(text_of_definition),
+                row: None,
+            }
+        } else {
+            let definition = IndexDefinition::from_json(text_of_definition);
+            let unread = |error: Error| {
+                Error::decode("manifest", row.key(), DEFINITION, "an index definition", error.to_string())
+            };
+            let read = Self::new(&definition.map_err(unread)?, state);
+            read.check_row(row)?;
+            read
+        };
+        if read.table.as_ref().is_some_and(TableName::is_server_table) {
+            return Err(damaged(row, INDEX_TABLE, "a table of clients"));
+        }
+        read.table.take_if(|other| profile.is_same_table(other, table));
+        read.progress = text(row, PROGRESS).filter(|progress| !progress.is_empty()).map(str::to_owned);
+        read.etag = row.etag().cloned();
+        read.row = Some(row.key().clone());
+        Ok(read)
     }
+
+    /// Refuses a row that disagrees with its definition. Everything but state and progress follows from the definition, and
+    /// programs rely on these properties without reading the definition.
+    fn check_row(&self, row: &Entity) -> Result<()> {
+        let derived = self.to_entity()?;
+        if derived.key() != row.key() {
+            return Err(damaged(row, "RowKey", "the key of its definition"));
+        }
+        let names = [FORMAT_PROPERTY, NAME, TYPE, DISCRIMINATOR, DEFINITION, FINGERPRINT, SHAPE, INDEX_TABLE];
+        match names.into_iter().find(|name| derived.get(name) != row.get(name)) {
+            Some(name) => Err(damaged(row, name, "the value that follows from its definition")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The SHA-256 of a text in hexadecimal digits.
+fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl IndexDefinition {
@@ -173,9 +241,9 @@ impl IndexDefinition {
     }
 }
 
-/// Returns the name of an index from its id.
+/// Returns the name of an index from its id, or from the text in its rows.
 pub fn index_name(id: &str) -> &str {
-    match id.rsplit_once('.') {
+    match split_entry_id(id).0.rsplit_once('.') {
         // The name may have dots too; the digits after the last one have a fixed number.
         Some((name, digits)) if digits.len() == 8 => name,
         _ => id,

@@ -1,3 +1,4 @@
 mod derived;
 mod rules;
+mod stored;
 mod values;

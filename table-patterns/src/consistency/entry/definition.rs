@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use table_core::limits;
 use table_core::manifest::{
     Discriminator, EntityType, Evaluator, IndexDefinition, KeyTemplate, Text, index_name,
 };
 pub use table_core::manifest::{Payload, Placement, Uniqueness};
-use table_core::model::{Entity, Key, Properties, TableName};
+use table_core::model::{Entity, Key, Properties, TableName, entry_id};
 use table_core::store::{Error, Result, TableStore};
 
 use super::row_properties::without_mark;
@@ -64,8 +65,8 @@ impl Index {
     /// times. A write whose entry collides with an entry of another entity fails with
     /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision). With a local entry, nothing is written.
     /// With a remote entry, the entity is written, its entry is not, and the outcome of the error is *applied*.
-    /// A table of entries serves the entities of one table: opening it for the entities of another table is
-    /// refused.
+    /// A table of entries may serve the entities of several tables: a row there names the table of its entity. It must exist, and
+    /// the program that declares the index gives its consent (`docs/manifest.md`).
     pub fn new(
         name: impl Into<String>,
         placement: Placement,
@@ -298,6 +299,20 @@ impl Index {
         }
     }
 
+    /// The other table of the entries of an index of the table `own`; `None` if they are in that table.
+    pub(crate) fn other_table(&self, own: &TableName) -> Option<&TableName> {
+        match self.placement() {
+            // Names that differ in case only are the same table in most stores.
+            Placement::OtherTable(other) if !other.as_str().eq_ignore_ascii_case(own.as_str()) => Some(other),
+            _ => None,
+        }
+    }
+
+    /// The text by which the rows of this index of the table `own` are known: see [`entry_id`].
+    pub(crate) fn entry_id(&self, own: &TableName) -> String {
+        entry_id(self.id(), self.other_table(own).map(|_| own))
+    }
+
     /// The content of the entries.
     pub const fn payload(&self) -> &Payload {
         &self.definition.payload
@@ -344,16 +359,19 @@ impl Index {
         if !in_blobs.is_empty() {
             self.check_in_row(entity, &self.definition.properties_read()?, &in_blobs)?;
         }
+        if !evaluator.admits(entity)? {
+            return Ok(Vec::new());
+        }
+        let payload = self.payload_of(entity)?;
+        self.check_bytes(entity, evaluator.most_entries(entity)?, &payload)?;
         let keys = match &self.function {
             None => evaluator.entry_keys(entity)?,
-            Some(keys) if evaluator.admits(entity)? => keys(entity)?,
-            Some(_) => Vec::new(),
+            Some(keys) => keys(entity)?,
         };
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let table = self.table(table);
-        let payload = self.payload_of(entity)?;
+        let (id, table) = (self.entry_id(table), self.table(table));
         if !in_blobs.is_empty() {
             let names: Vec<_> = payload.iter().map(|property| property.name().to_owned()).collect();
             self.check_in_row(entity, &names, &in_blobs)?;
@@ -364,12 +382,26 @@ impl Index {
                 location: Location { table: table.clone(), key },
                 owner: entity.key().clone(),
                 properties: payload.clone(),
-                index: self.id().to_owned(),
+                index: id.clone(),
                 unique: self.uniqueness() != Uniqueness::No,
                 shape: self.shape().clone(),
             })
         };
         keys.into_iter().map(entry).collect()
+    }
+
+    /// Refuses an entity whose entries would have too many bytes, before any of them exists: every entry of a list has the whole
+    /// payload.
+    fn check_bytes(&self, entity: &Entity, entries: usize, payload: &Properties) -> Result<()> {
+        let bytes = entries.saturating_mul(payload.as_packed().len());
+        if bytes <= limits::DERIVED_BYTES {
+            return Ok(());
+        }
+        let (index, key, most) = (self.name(), entity.key(), limits::DERIVED_BYTES);
+        Err(Error::invalid_request(format!(
+            "the index '{index}' has {entries} entries of {key} with {bytes} bytes of properties in all: at most {most} are allowed; give the \
+             index a smaller payload, or shorten the list in its keys"
+        )))
     }
 
     /// Refuses an entry of a value in a blob: only the entity's row names the current blob, and an entry would

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use table_core::manifest::IndexState;
+use table_core::limits;
+use table_core::manifest::{IndexState, index_name};
 use table_core::model::{Entity, INDEX_NAME, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, LocalPermit, Result};
 use tokio::time::Instant;
@@ -133,6 +134,36 @@ pub struct Permission {
     pub permit: Option<LocalPermit>,
 }
 
+/// What one write has derived so far. A small request must not cost much work: its entries and their bytes are bounded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Derived {
+    entries: usize,
+    bytes: usize,
+}
+
+impl Derived {
+    /// Adds the entries of an entity.
+    ///
+    /// # Errors
+    /// The entries are too many, or have too many bytes.
+    pub(crate) fn add(&mut self, entries: &[Entry]) -> Result<()> {
+        self.entries += entries.len();
+        self.bytes += entries.iter().map(|entry| entry.properties.as_packed().len()).sum::<usize>();
+        let (count, bytes) = (limits::DERIVED_ENTRIES, limits::DERIVED_BYTES);
+        let Some(last) = entries.last().filter(|_| self.entries > count || self.bytes > bytes) else {
+            return Ok(());
+        };
+        Err(Error::invalid_request(format!(
+            "the write of {} has {} index entries with {} bytes of properties up to the index '{}': at most {count} entries and {bytes} bytes are \
+             allowed; write fewer entities at once, or give the indexes smaller payloads",
+            last.owner,
+            self.entries,
+            self.bytes,
+            index_name(&last.index)
+        )))
+    }
+}
+
 /// Derives the index entries of entities.
 #[async_trait]
 pub trait Maintainer: Debug + Send + Sync + 'static {
@@ -174,10 +205,10 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         Arc::default()
     }
 
-    /// Whether two entities may have the same entry in rows that are not unique. Rows are then read before they
-    /// are changed or removed: 1 request more for each entry removed, 2 for each entry changed. The default is
-    /// `true`.
-    fn may_collide(&self) -> bool {
+    /// Whether a definition in force lets the maintainer write a row: the entries of no other table are written, and a shared row
+    /// only in the shape that its index declares. `shared` is the index and the shape of a shared row. Recovery asks before it
+    /// touches what a stored journal row or a ticket names: these are data, too.
+    fn permits(&self, _at: &Location, _shared: Option<(&str, &Shape)>) -> bool {
         true
     }
 
@@ -195,14 +226,6 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// As for [`entries`](Self::entries).
     fn entries_in_unready_indexes(&self, _entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
         Ok(Vec::new())
-    }
-
-    /// Records that two entities have the same entry: [`may_collide`](Self::may_collide) is `true` from now on.
-    ///
-    /// # Errors
-    /// The manifest cannot be written.
-    async fn record_collision(&self) -> Result<()> {
-        Ok(())
     }
 
     /// The longest lease of all known processes that write with this maintainer.

@@ -15,7 +15,7 @@ pub(crate) mod row_properties;
 pub(crate) mod shared;
 
 pub use definition::{Index, Payload, Placement, Uniqueness};
+pub(crate) use entry::{Derived, EntryDiff, is_entry_property};
 pub use entry::{Entry, Location, Maintainer, Permission};
-pub(crate) use entry::{EntryDiff, is_entry_property};
 pub use shared::Summary;
 pub use table_core::manifest::{Overflow, Shape};

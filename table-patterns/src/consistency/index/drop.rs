@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, StoredIndex};
-use table_core::model::{Entity, PartitionKey};
+use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::Continuation;
 use table_core::store::{CycleDetector, Error, LocalPermit, Operation, Result};
 use tokio::time::Instant;
 
+use super::consent;
 use super::rows::{IndexedRows, written_by};
+use super::states::manifest::Loaded;
 use super::states::set::IndexSet;
 use super::states::view::ReadTime;
 use super::states::waiting::{WaitingFor, Waits};
@@ -35,11 +37,18 @@ impl<'a> IndexDrop<'a, '_> {
         self.set.refresh().await?;
         let id = match self.set.find(index) {
             Ok(found) => found.id().to_owned(),
-            // A program can drop an index that it cannot maintain.
-            Err(error) => match self.set.manifest().index(index).await? {
-                Some(stored) => stored.id(),
-                None => return Err(error),
-            },
+            Err(error) => {
+                let loaded = self.set.manifest().load().await?;
+                // A program can drop an index that it cannot maintain.
+                if let Some(stored) = loaded.index(index) {
+                    stored.id()
+                } else if let Some(key) = row_without_entries(&loaded, index)? {
+                    self.set.manifest().remove_row(&key).await?;
+                    return self.set.refresh().await;
+                } else {
+                    return Err(error);
+                }
+            }
         };
         self.remove(&id, |_| true).await?;
         self.set.refresh().await
@@ -76,8 +85,14 @@ impl<'a> IndexDrop<'a, '_> {
             match self.set.manifest().remove(&stored).await {
                 // Another process has changed the row, and may have removed it: read it again.
                 Err(error) if error.is_conflict() => {}
-                other => return other.map(|()| true),
+                other => other?,
             }
+            // Last: until the definition is gone, it needs the consent.
+            if stored.table.is_some() {
+                let manifest = self.set.manifest().load().await?.manifest;
+                consent::take_back(self.set, &manifest, &stored).await?;
+            }
+            return Ok(true);
         }
         Ok(false)
     }
@@ -131,6 +146,16 @@ impl<'a> IndexDrop<'a, '_> {
     }
 }
 
+/// The key of a row of the manifest that says nothing: a definition that is not in force, by its id or name, or a refused row, by its
+/// RowKey. No program has written entries by it, so the row is all there is to drop.
+fn row_without_entries(loaded: &Loaded, name: &str) -> Result<Option<Key>> {
+    if let Some(stored) = loaded.not_in_force(name) {
+        return stored.key().map(Some);
+    }
+    let refused = &loaded.manifest.refused;
+    Ok(refused.iter().find(|row| row.key.row() == name).map(|row| row.key.clone()))
+}
+
 /// Deletes blobs of an index that no row names; returns their number.
 pub(super) async fn collect_blobs(
     rows: IndexedRows<'_>,
@@ -140,7 +165,7 @@ pub(super) async fn collect_blobs(
     if !index.shape().needs_blobs() {
         return Ok(0);
     }
-    rows.shared.collect_blobs(index.id(), rows.table_of(index), waits.until_blobs_named()).await
+    rows.shared.collect_blobs(&rows.entry_id(index), rows.table_of(index), waits.until_blobs_named()).await
 }
 
 /// The removal of the rows of an index.
@@ -234,8 +259,8 @@ impl Removal<'_> {
                 let Shape::Copy { prefix, .. } = index.shape() else {
                     return of.delete_unchanged(&at, &row).await.map(drop);
                 };
-                let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
-                merge.gone.extend(copy_owner(&row, prefix));
+                let mut merge = Merge::new(at.clone(), of.entry_id(index), index.shape().clone());
+                merge.gone.extend(copy_owner(&row, prefix, &merge.index).own());
                 let prepared = of.shared.prepare(&merge).await?;
                 of.shared.send(&at, prepared).await.map(drop)
             });
@@ -249,7 +274,7 @@ impl Removal<'_> {
     }
 
     async fn page(&self, from: Option<&Continuation>) -> Result<(Vec<Entity>, Option<Continuation>)> {
-        let page = self.rows.page(&self.index, &written_by(&self.index), from).await?;
+        let page = self.rows.page(&self.index, &written_by(&self.index, self.rows.table), from).await?;
         Ok((page.items, page.continuation))
     }
 

@@ -11,12 +11,14 @@ use table_core::store::{BulkOutcome, CycleDetector, Result, TableStore, TableSto
 use super::build::IndexBuild;
 use super::bulk::{BulkInsert, GroupedInserts, modify_all};
 use super::changes::EntityChanges;
+use super::consent;
 use super::drop::{IndexDrop, collect_blobs};
 use super::lookup::{IndexQuery, Lists, Lookups, MergedLookup, Pages, Trust};
 use super::open::{open_to_read, open_to_write};
 use super::options::IndexOptions;
 use super::rows::IndexedRows;
 use super::scrub::{Scrub, ScrubCursor, ScrubMode, ScrubReport, check_complete};
+use super::states::names::check_generations;
 use super::states::set::{EntityScope, IndexSet};
 use super::states::waiting::{Waiting, Waits};
 use super::stored::Stored;
@@ -59,7 +61,7 @@ impl IndexedEntities {
     ///
     /// # Cost in requests
     /// 1; 1 for this process's row if other processes may write the store; 1 for each other table of entries or
-    /// of copies. The first time, 3 more and 1 for each such table. While entities are written or looked up,
+    /// of copies, to read its consents. The first time, 3 more; with such tables 1 more for the pairing id and 1 for the consent of each. While entities are written or looked up,
     /// the process's row is written again every ten times [`IndexOptions::cache`], or every lease if that is
     /// longer.
     ///
@@ -67,7 +69,7 @@ impl IndexedEntities {
     /// - An index or the durations are inconsistent, two indexes have one name, or an index needs a blob store that the options lack.
     /// - An index would expose a property that the store encrypts by a rule.
     /// - The manifest has another layout for the type, or declares a property as encrypted that the program would write as plaintext.
-    /// - The table, or a table of entries, does not exist; or a table of entries has the entries of another table.
+    /// - The table does not exist; or a table of entries does not exist when its index is declared.
     /// - An index copies into the entities of another table that has indexes.
     pub async fn open(
         store: impl TableStore,
@@ -166,12 +168,36 @@ impl IndexedEntities {
         self.set.refresh().await
     }
 
-    /// The indexes in the manifest, including the indexes of other programs and types. 1 request.
+    /// The indexes in the manifest that are in force, including the indexes of other programs and types. 1 request, and 1 for each other
+    /// table that a definition names.
     ///
     /// # Errors
-    /// The manifest is damaged; an error of the store.
+    /// An error of the store.
     pub async fn declared(&self) -> Result<Vec<StoredIndex>> {
         Ok(self.set.manifest().load().await?.manifest.indexes)
+    }
+
+    /// Gives the consent of another table to a definition of the manifest whose entries go there, by its name or id. The definition is
+    /// then in force, in the state *delete-only*: [`build`](Self::build) it. Does nothing if the definition is in force.
+    ///
+    /// Whoever may add rows to this table can have added the definition: look at it first. A program that defines the index itself needs
+    /// no call: it consents when it declares or builds the index.
+    ///
+    /// 5 requests, and 1 more the first time.
+    ///
+    /// # Errors
+    /// There is no such definition; its entries could have the rows of another index; the other table does not exist.
+    pub async fn trust_index(&self, index: &str) -> Result<()> {
+        self.set.check_writes()?;
+        let loaded = self.set.manifest().load().await?;
+        let Some(stored) = loaded.not_in_force(index) else {
+            self.set.refresh().await?;
+            return self.set.find(index).map(drop);
+        };
+        if let Some(definition) = &stored.definition {
+            check_generations(definition, &loaded, self.table())?;
+        }
+        consent::bring_into_force(&self.set, &loaded, stored).await
     }
 }
 

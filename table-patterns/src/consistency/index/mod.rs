@@ -18,9 +18,10 @@
 //! | an index in the manifest | PartitionKey `~~manifest`, `index~` + type + `~` + id | definition, state, progress of a build |
 //! | a type in the manifest | `~~manifest`, `type~` + type | the latest version of its schema |
 //! | a process in the manifest | `~~manifest`, `process~` + id | cache time, longest request, lease and heartbeat of a process that writes the table |
-//! | the table's row in the manifest | `~~manifest`, `table` | the longest cache time, request and lease of processes without a row; whether a program writes entities of any type; whether entries have collided; the table's id in the blob store |
+//! | the table's row in the manifest | `~~manifest`, `table` | the longest cache time, request and lease of processes without a row; whether a program writes entities of any type; the table's id in the blob store |
 //! | the manifest's row of scrubs | `~~manifest`, `scrub` | when an [upkeep](crate::upkeep) last scrubbed the indexes |
-//! | owner of a table of entries | `~~manifest`, `owner` in that table | the table of the entities |
+//! | pairing id | `~~manifest`, `pairing` | a random id of the table, which consents name |
+//! | consent | `~~manifest`, `consent~{table}~{SHA-256}` in a table with entries of another | the table of the entities and its pairing id |
 //!
 //! References are keys in the order of the service. Each omits the bytes that it shares with the key before;
 //! the first byte of a list names the format (1). The encoding is the same in a row, in a chunk and in a blob.
@@ -116,6 +117,7 @@
 mod build;
 mod bulk;
 mod changes;
+mod consent;
 mod drop;
 mod entities;
 pub(crate) mod exposure;
@@ -137,6 +139,7 @@ pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;
 pub(crate) use self::rows::is_entity;
 pub use self::scrub::{ScrubCursor, ScrubMode, ScrubReport};
+pub(crate) use self::states::manifest::whole_manifest;
 pub use self::states::processes::ProcessId;
 pub use self::states::waiting::{Waiting, WaitingFor};
 pub use self::stored::Stored;

@@ -1,13 +1,13 @@
 //! Opening a table with its indexes: the process registers, reads the manifest, and declares indexes in a new
 //! table.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use table_core::manifest::{IndexState, StoredIndex, StoredType};
-use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName, ValueRef};
-use table_core::store::{Error, ManifestCache, Operation, Result, TableStore};
+use table_core::model::TableName;
+use table_core::store::{Error, ManifestCache, Result, TableStore};
 
+use super::consent;
 use super::entities::IndexedEntities;
 use super::exposure::check_and_declare_copies;
 use super::options::IndexOptions;
@@ -100,9 +100,6 @@ impl Opening<'_> {
     /// Registers the process, reads the states, and declares the indexes if the program is the first. Returns the table's row.
     async fn register(&self) -> Result<TableRow> {
         let set = self.set;
-        // Before the manifest says anything of this program: a table of entries that belongs to another table
-        // refuses the program.
-        own_entry_tables(&**set.store(), set.table(), set.own()).await?;
         self.check_targets().await?;
         let any_type = self.scope == EntityScope::AnyType;
         let mine = TableRow::of(self.options.has_blobs(), any_type, set.unregistered_durations());
@@ -110,6 +107,9 @@ impl Opening<'_> {
             // The process registers before it reads the states: a change of state waits only for registered processes.
             let asked = set.ensure_registered().await?;
             let loaded = set.manifest().load().await?;
+            if let EntityScope::Type(schema) = self.scope {
+                loaded.manifest.check_type_row(set.table(), &schema.entity_type())?;
+            }
             set.check_stored_type(&loaded)?;
             set.check_large(&loaded)?;
             let (row, is_as_read) = match self.register_first(&loaded, &mine).await? {
@@ -176,6 +176,8 @@ impl Opening<'_> {
         if indexes.is_empty() && types.is_empty() {
             return Ok(First::No);
         }
+        // First the consents of the other tables: a definition without them is not in force.
+        consent::give(self.set, loaded, &indexes).await?;
         let registered = self.set.manifest().declare_first(&row, &types, &indexes).await?;
         Ok(if registered { First::Registered(row) } else { First::Lost })
     }
@@ -190,9 +192,13 @@ impl Opening<'_> {
             }
             EntityScope::AnyType | EntityScope::Nothing => true,
         };
-        let has_own_rows = |index: &&Index| check_generations(index, loaded, self.set.table()).is_ok();
+        let has_own_rows =
+            |index: &&Index| check_generations(index.definition(), loaded, self.set.table()).is_ok();
         let most = self.set.store().profile().group_operations - 1 - types;
-        let indexes = self.set.own().iter().filter(|index| !self.options.builds_later(index));
+        // A definition that is there already is brought into force by a build, and not declared.
+        let is_absent = |index: &&Index| loaded.not_in_force(index.id()).is_none();
+        let indexes =
+            self.set.own().iter().filter(|index| !self.options.builds_later(index)).filter(is_absent);
         let indexes = indexes.filter(is_of_type).filter(has_own_rows).take(most);
         indexes.map(|index| StoredIndex::new(index.definition(), IndexState::Readable)).collect()
     }
@@ -254,57 +260,4 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
             index.name()
         )))
     })
-}
-
-const ROW: &str = "owner";
-const OWNER: &str = "EntriesOf";
-
-/// Makes `table` the owner of the tables with its remote entries. 1 request for each; 1 more the first time.
-///
-/// # Errors
-/// A table has the entries of another table, or does not exist.
-async fn own_entry_tables(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
-    let other_tables: BTreeSet<_> = indexes.iter().filter_map(|index| entries_in(index, table)).collect();
-    for entries in other_tables {
-        own_entry_table(store, table, entries).await?;
-    }
-    Ok(())
-}
-
-/// The other table in which an index keeps rows; `None` for copies, which go into the entities of a table.
-fn entries_in<'a>(index: &'a Index, table: &TableName) -> Option<&'a TableName> {
-    match (index.placement(), index.shape()) {
-        (_, Shape::Copy { .. }) => None,
-        (Placement::OtherTable(other), _) => Some(other).filter(|other| *other != table),
-        _ => None,
-    }
-}
-
-async fn own_entry_table(store: &dyn TableStore, table: &TableName, entries: &TableName) -> Result<()> {
-    let key = Key::new(MANIFEST_PARTITION, ROW)?;
-    let mut row = store.get(entries, &key, None).await?;
-    if row.is_none() {
-        let owner = Entity::from(key.clone()).with(OWNER, table.as_str());
-        match store.write(entries, Operation::Insert(owner)).await {
-            Err(e) if e.is_already_exists() => row = store.get(entries, &key, None).await?,
-            other => return other.map(drop),
-        }
-    }
-    match row.as_ref().and_then(|row| row.get(OWNER)) {
-        Some(ValueRef::String(owner)) if is_same(store, owner, table) => Ok(()),
-        owner => {
-            let owner = owner.map_or_else(|| "another".to_owned(), |owner| format!("{owner:?}"));
-            Err(Error::invalid_request(format!(
-                "the table '{entries}' has the index entries of the table {owner}, not of '{table}': a scrub or sweep of one table would \
-                 delete the entries of the other; choose a separate table for the entries of '{table}'"
-            )))
-        }
-    }
-}
-
-fn is_same(store: &dyn TableStore, owner: &str, table: &TableName) -> bool {
-    match store.profile().case_sensitive_tables {
-        true => owner == table.as_str(),
-        false => owner.eq_ignore_ascii_case(table.as_str()),
-    }
 }

@@ -30,7 +30,8 @@ impl IndexedRows<'_> {
     /// The row at a key, if it is an entry of the index. 1 request.
     pub(super) async fn entry(&self, index: &Index, key: &Key) -> Result<Option<Entity>> {
         let row = self.store.get(self.table_of(index), key, None).await?;
-        Ok(row.filter(|row| Entry::index_of(row) == Some(index.id())))
+        let id = self.entry_id(index);
+        Ok(row.filter(|row| Entry::index_of(row) == Some(&*id)))
     }
 
     /// A page of the rows of an index. 1 request.
@@ -57,7 +58,8 @@ impl IndexedRows<'_> {
         check_progress(from, next, rows)?;
         // The index id of a copy is not in the entity that has the copies.
         if !matches!(index.shape(), Shape::Copy { .. }) {
-            found.page.items.retain(|row| Entry::index_of(row) == Some(index.id()));
+            let id = self.entry_id(index);
+            found.page.items.retain(|row| Entry::index_of(row) == Some(&*id));
         }
         Ok(found)
     }
@@ -83,6 +85,11 @@ impl IndexedRows<'_> {
         index.table(self.table)
     }
 
+    /// The id of an index in its rows.
+    pub(super) fn entry_id(&self, index: &Index) -> String {
+        index.entry_id(self.table)
+    }
+
     /// Whether the store returns rows in the order of keys.
     pub(super) fn is_sorted(&self) -> bool {
         self.store.profile().order == KeyOrder::Sorted
@@ -100,11 +107,11 @@ impl IndexedRows<'_> {
     }
 }
 
-/// A query for the rows that an index has written.
-pub(super) fn written_by(index: &Index) -> Query {
+/// A query for the rows that an index of a table has written.
+pub(super) fn written_by(index: &Index, table: &TableName) -> Query {
     Query::new().with_filter(match index.shape() {
         Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
-        _ => Filter::eq(Entry::INDEX, index.id()),
+        _ => Filter::eq(Entry::INDEX, &*index.entry_id(table)),
     })
 }
 

@@ -19,7 +19,7 @@ use super::remote_rows::{RemoteRows, operations};
 use super::row::{JournalRow, JournalRows, WriteId};
 use super::unique::{By, UniqueKeys};
 use crate::entry::shared::Merge;
-use crate::entry::{Entry, Location};
+use crate::entry::{Entry, Location, Maintainer};
 
 /// Whether the remote entries of a write are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -82,12 +82,10 @@ impl Round {
 
 /// A step of a round.
 enum Step {
-    /// Operations on the rows of one partition.
+    /// Operations on the rows of one partition. Rows that exist are read first: another entity, or another table's index, may have them.
     Rows {
         to: (TableName, PartitionKey),
         operations: Vec<Operation>,
-        /// Whether the rows are read first, because they may belong to other entities.
-        reads_owners: bool,
     },
     Shared(Merge),
     Unique(Location),
@@ -105,12 +103,23 @@ struct RoundInput<'a> {
 }
 
 /// The steps that make the affected keys agree with the wanted entries, always in the same order. The wanted entry
-/// decides the kind of a step: the index may have had another definition when the write was planned.
-fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) -> Result<Vec<Step>> {
+/// decides the kind of a step: the index may have had another definition when the write was planned. Keys that no definition in force
+/// allows are left out: whoever may add rows to the table may add a journal row.
+fn steps(
+    row: &JournalRow,
+    states: &States,
+    wanted: &Wanted,
+    maintainer: &dyn Maintainer,
+) -> Result<Vec<Step>> {
     let (mut plain, mut shared, mut unique) = (Vec::new(), Vec::new(), Vec::new());
     let mut own = BTreeSet::new();
     for affected in &row.affected {
         let at = affected.location()?;
+        let part = affected.shared.as_ref().map(|(index, shape)| (index.as_str(), shape));
+        if !maintainer.permits(&at, part) {
+            tracing::warn!(table = %at.table, key = %at.key, "a journal row names a row that no index in force has");
+            continue;
+        }
         match (wanted.rows.get(&at), &affected.shared) {
             // A key that is listed twice, for example as the rows of two lists.
             (Some(_), _) if !own.insert(at.clone()) => {}
@@ -124,11 +133,8 @@ fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) 
     }
     // A round that expired goes on by the numbers of its steps, so the same wanted entries must give the same
     // steps in the same order.
-    let plain = operations(plain, &wanted.rows, may_collide).into_iter();
-    // A claimed row may be old, and other entities may have got its keys since. The writer itself deletes
-    // entries that its entities had a moment ago.
-    let reads_owners = row.claim.is_some() || may_collide;
-    let plain = plain.map(|(to, operations)| Step::Rows { to, operations, reads_owners });
+    let plain = operations(plain, &wanted.rows).into_iter();
+    let plain = plain.map(|(to, operations)| Step::Rows { to, operations });
     Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
 }
 
@@ -136,7 +142,7 @@ impl Step {
     /// The rows that the step writes.
     fn rows(&self) -> Vec<Location> {
         match self {
-            Self::Rows { to: (table, _), operations, .. } => {
+            Self::Rows { to: (table, _), operations } => {
                 let at = |o: &Operation| Location { table: table.clone(), key: o.key().clone() };
                 operations.iter().map(at).collect()
             }
@@ -195,15 +201,7 @@ impl Applier<'_> {
         lease: Lease,
     ) -> Result<Option<JournalRow>> {
         let applied = self.apply_rounds(row, states, known, lease);
-        let applied = self.within(lease, applied).await.unwrap_or(Ok(None));
-        if let Err(error) = &applied
-            && error.is_key_collision()
-            && let Err(unrecorded) = self.entities.maintainer.record_collision().await
-        {
-            // The journal row stays: the next applier finds the collision again.
-            tracing::warn!(error = %unrecorded, "a key collision was not recorded");
-        }
-        applied
+        self.within(lease, applied).await.unwrap_or(Ok(None))
     }
 
     /// Drops the work of an applier at the end of its lease.
@@ -275,8 +273,7 @@ impl Applier<'_> {
         states: &mut States,
         taken_steps: &mut StepsTaken,
     ) -> Result<Round> {
-        // `OwnEntries`: where keys have collided, a step reads the owner of a row before it writes the row.
-        let steps = steps(input.row, states, wanted, self.entities.maintainer.may_collide())?;
+        let steps = steps(input.row, states, wanted, &*self.entities.maintainer)?;
         let taken = taken_steps.towards(wanted);
         let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
         let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
@@ -331,17 +328,15 @@ impl Applier<'_> {
     async fn take_step(&self, step: Step, input: RoundInput<'_>, states: &mut States) -> Result<bool> {
         let RoundInput { row, wanted, known, limits, .. } = input;
         match step {
-            Step::Rows { to, mut operations, reads_owners } => {
-                if reads_owners {
-                    // A newer definition of the index may have made a key unique since the write was planned.
-                    // Then rule U decides about the row, and not this step.
-                    let reserved = self.remote.without_others(&to.0, &mut operations, states).await?;
-                    for at in reserved {
-                        if !limits.may_send() {
-                            return Ok(false);
-                        }
-                        self.unique.settle(&at, By::Applier(row.id), states).await?;
+            Step::Rows { to, mut operations } => {
+                // `OwnEntries`: a step reads the owner of a row before it changes or deletes the row. A newer definition of the
+                // index may have made a key unique since the write was planned. Then rule U decides about the row, and not this step.
+                let reserved = self.remote.on_own_rows(&to.0, &mut operations, states).await?;
+                for at in reserved {
+                    if !limits.may_send() {
+                        return Ok(false);
                     }
+                    self.unique.settle(&at, By::Applier(row.id), states).await?;
                 }
                 self.remote.put_rows(&to, &mut operations, states, || limits.may_send()).await
             }

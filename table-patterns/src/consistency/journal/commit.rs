@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::index_name;
-use table_core::model::{ETag, Key};
+use table_core::model::{ETag, Entity, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
 use tokio::time::{Instant, sleep};
 
@@ -332,14 +332,17 @@ impl Committer<'_> {
     async fn rebase_operation(&self, plan: &Plan, operation: &Operation) -> Result<Option<Operation>> {
         let row = self.entities.store.get(&self.entities.name, operation.key(), None).await?;
         let Some(wanted) = operation.entity() else {
-            let own = row.filter(|row| Entry::owner_of(row).is_ok_and(|owner| plan.owners.contains(&owner)));
+            let own = row.filter(|row| self.owner_of(row).is_some_and(|owner| plan.owners.contains(&owner)));
             return own.map(|row| Ok(Operation::Delete(row.key().clone(), row.version()?))).transpose();
         };
         let Some(row) = row else { return Ok(Some(Operation::Insert(wanted.clone()))) };
-        // A row without an owner is an entity.
-        let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
-        if !plan.owners.contains(&owner) && (owner == *row.key() || self.has_entry(&owner, row.key()).await?)
-        {
+        let holder = match self.owner_of(&row) {
+            // An entity, or an entry of an index of another table.
+            None => Some(row.key().clone()),
+            Some(owner) if plan.owners.contains(&owner) => None,
+            Some(owner) => self.has_entry(&owner, row.key()).await?.then_some(owner),
+        };
+        if let Some(owner) = holder {
             return match plan.local.iter().find(|entry| entry.location.key == *wanted.key()) {
                 // The row stays with the other entity: the build of the index reports both as duplicates.
                 Some(entry) if self.had_same_value(plan, entry) => Ok(None),
@@ -348,6 +351,11 @@ impl Committer<'_> {
             };
         }
         Ok(Some(Operation::Replace(wanted.clone(), row.version()?)))
+    }
+
+    /// The owner of a row of the table that one of its indexes has written.
+    fn owner_of(&self, row: &Entity) -> Option<Key> {
+        self.entities.owner_of_entry(&self.entities.name, row)
     }
 
     /// Whether an entity keeps a value of a unique index that is not complete. Two entities may have had the value

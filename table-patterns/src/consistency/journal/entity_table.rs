@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{ETag, Entity, Key, TableName};
+use table_core::model::{ETag, Entity, Key, TableName, split_entry_id};
 use table_core::store::{Result, TableStore};
 
 use crate::entry::row_properties::without_mark;
@@ -34,6 +34,18 @@ impl EntityTable {
         self.store.profile().check_reads("a journal")?;
         // `FreshStates`: by older states the write could miss an index that was declared since.
         self.maintainer.prepare().await
+    }
+
+    /// The owner of a row that an index of this table has written; `None` for any other row: an entity, or an entry of an index of
+    /// another table. Only the former may be changed or deleted.
+    pub(super) fn owner_of_entry(&self, table: &TableName, row: &Entity) -> Option<Key> {
+        let (_, source) = split_entry_id(Entry::index_of(row)?);
+        let is_in_own_table = table.as_str().eq_ignore_ascii_case(self.name.as_str());
+        let is_own = match source {
+            None => is_in_own_table,
+            Some(source) => !is_in_own_table && self.name.as_str().eq_ignore_ascii_case(source),
+        };
+        if is_own { Entry::owner_of(row).ok() } else { None }
     }
 
     /// The entries that an entity has.
@@ -88,6 +100,11 @@ impl States {
     /// The last known state of an entity.
     pub(super) fn get(&self, key: &Key) -> Option<&Entity> {
         self.0.get(key)?.as_ref()
+    }
+
+    /// Whether the write has no entities, as a drop of an index.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {

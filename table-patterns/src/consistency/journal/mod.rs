@@ -96,6 +96,7 @@
 //! | a write with remote entries: ticket, group, read, journal row, ticket | 5 + 1 per remote partition |
 //! | the same without a queue | 3 + 1 per remote partition |
 //! | the same, [left to workers](Acknowledge::Committed) | 3 and the renewal of the ticket |
+//! | a remote entry that is changed or removed: its row is read first, because another entity or index may have it | + 1 |
 //! | a unique key that is added: reserve, settle | + 2 |
 //! | a unique key that is removed: read before the commit, delete | + 2 |
 //! | a unique key that stays while its payload changes (with a full payload on every change): read before the commit, write | + 2 |
@@ -103,11 +104,10 @@
 //! | every further entity of the group | + 1 read |
 //! | a move: two reads, mark, group, deletion of the source, two reads, journal row | 8 + 1 per remote partition + 3 per unique key that is kept; 2 more with a queue |
 //! | a write of an entity that was read during a move | + 1 |
-//! | after keys have [collided](crate::index::Maintainer::may_collide) | + 1 per removed entry, + 2 per changed entry |
 //! | while an index is [built or dropped](crate::index::Maintainer::is_complete) | + 1 per local entry of that index that the write adds again, changes or removes |
 //!
 //! Round trips until the answer, with any number of entries: 3, and 1 more each with unique values, with a ticket, and to read the
-//! old value first; 1 more for lists, summaries and copies, which are read before they are written. At most
+//! old value first; 1 more for lists, summaries and copies, and for remote entries that are changed or removed, which are read before they are written. At most
 //! [`with_concurrency`](Journal::with_concurrency) requests are under way at the same time. The journal row and the ticket are deleted
 //! after the answer, unless [`with_clearing`](Journal::with_clearing) says [`Clearing::BeforeAnswer`]: 1 round trip more, 2 more with a
 //! ticket. If a value is taken, the write has reserved and releases the others that it wanted too.

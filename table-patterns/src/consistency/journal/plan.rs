@@ -15,7 +15,7 @@ use super::row::AffectedKey;
 use super::row::WriteId;
 use super::unique;
 use crate::entry::shared::{Merge, apply_copy, key_collision, without_copies};
-use crate::entry::{Entry, EntryDiff, Location, Permission, Shape};
+use crate::entry::{Derived, Entry, EntryDiff, Location, Permission, Shape};
 use crate::rows::encrypted::marked;
 
 /// A write before it is sent.
@@ -248,8 +248,12 @@ impl Planner<'_> {
 
     /// The entries of the new states. Two entities of one group cannot have the same entry.
     fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
-        let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entities.entries(e));
-        let entries = entries.collect::<Result<Vec<_>>>()?.concat();
+        let (mut entries, mut derived) = (Vec::new(), Derived::default());
+        for entity in changes.iter().filter_map(|change| change.new.as_ref()) {
+            let of_entity = self.entities.entries(entity)?;
+            derived.add(&of_entity)?;
+            entries.extend(of_entity);
+        }
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
         for entry in &entries {
             let Some(other) = owners.insert(&entry.location, entry) else { continue };

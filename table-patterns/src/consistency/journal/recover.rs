@@ -99,7 +99,12 @@ impl UnfinishedWrites<'_> {
             // Kept until the release has ended: a release derives the entries of the owner. One permission for each key, because the states
             // may expire before the last one.
             let _permission = self.entities.maintainer.prepare().await?;
-            self.unique.settle(&affected.location()?, By::Release(ticket.write_id()), &mut states).await?;
+            let at = affected.location()?;
+            if !self.entities.maintainer.permits(&at, None) {
+                tracing::warn!(table = %at.table, key = %at.key, "a ticket names a row that no index in force has");
+                continue;
+            }
+            self.unique.settle(&at, By::Release(ticket.write_id()), &mut states).await?;
         }
         Ok(if dequeues > 1 { RecoveryProgress::Done } else { self.later() })
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, GroupTransaction, Operation, Result};
 use tokio::time::sleep;
@@ -14,12 +15,12 @@ use crate::entry::shared::{Merge, Prepared, SharedRows, contended, key_collision
 use crate::entry::{Entry, Location};
 use crate::rows::{accept_applied, random_pause};
 
-/// The ownership of a row at an entry's key.
-enum RowOwner {
-    /// The row belongs to the entity or to no entity: this operation writes the entry.
-    Same(Operation),
-    /// The row belongs to this other entity.
-    Other(Key),
+/// What is to be done with a row.
+enum OnRow {
+    /// This operation.
+    Operation(Operation),
+    /// The row has become a unique row: rule U decides.
+    Unique,
 }
 
 /// Attempts with a shared row that other writers change.
@@ -96,19 +97,17 @@ impl RemoteRows<'_> {
         match &operations[failed] {
             // Another applier of the same write has deleted the row: the group goes on without the operation.
             Operation::Delete(..) if error.is_entity_not_found() => drop(operations.remove(failed)),
-            Operation::Insert(row) if error.is_already_exists() => {
-                match self.own_row(table, row, states).await? {
-                    RowOwner::Same(own) => operations[failed] = own,
-                    RowOwner::Other(owner) => {
-                        return Err(key_collision(
-                            Entry::index_of(row).unwrap_or_default(),
-                            row.key(),
-                            &owner,
-                        ));
-                    }
+            // Another applier has written the row since it was read.
+            Operation::Delete(key, _) if error.is_precondition_failed() && !states.is_empty() => {
+                match self.removal(table, key, states).await? {
+                    Some(OnRow::Operation(delete)) => operations[failed] = delete,
+                    // A unique row: the write that has made it one is responsible for it.
+                    Some(OnRow::Unique) | None => drop(operations.remove(failed)),
                 }
             }
-            // Another applier has written the row since it was read.
+            Operation::Insert(row) if error.is_already_exists() => {
+                operations[failed] = self.put(table, row, states).await?;
+            }
             Operation::Replace(row, _) if error.is_precondition_failed() || error.is_entity_not_found() => {
                 operations[failed] = Operation::Insert(row.clone());
             }
@@ -117,53 +116,87 @@ impl RemoteRows<'_> {
         Ok(())
     }
 
-    /// Reads the row that an insert of an entry has found. 1 request.
-    async fn own_row(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<RowOwner> {
+    /// The operation that writes an entry over the row that is there. 1 request.
+    ///
+    /// # Errors
+    /// The row is not an entry of this index of the same entity: it belongs to another entity, to another index, or to the index
+    /// of another table, or it is an entity.
+    async fn put(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<Operation> {
         let Some(row) = self.entities.store.get(table, wanted.key(), None).await? else {
-            return Ok(RowOwner::Same(Operation::Insert(wanted.clone())));
+            return Ok(Operation::Insert(wanted.clone()));
         };
-        // A row without an owner is an entity.
-        let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
+        let index = Entry::index_of(wanted).unwrap_or_default();
+        let collision = |owner: &Key| key_collision(index, row.key(), owner);
+        let Some(owner) = self.entities.owner_of_entry(table, &row) else {
+            return Err(collision(row.key()));
+        };
+        // Of another generation of the index: an earlier one may have left the row.
+        let is_of_index = Entry::index_of(&row).is_some_and(|of| index_name(of) == index_name(index));
         let is_gone = states.contains(&owner) && states.get(&owner).is_none();
-        if owner != Entry::owner_of(wanted)? && !is_gone {
-            return Ok(RowOwner::Other(owner));
+        if !is_gone && !(is_of_index && owner == Entry::owner_of(wanted)?) {
+            return Err(collision(&owner));
         }
-        Ok(RowOwner::Same(Operation::Replace(wanted.clone(), row.version()?)))
+        Ok(Operation::Replace(wanted.clone(), row.version()?))
     }
 
-    /// Keeps only the deletions of rows that belong to entities of the write: if keys collide, or long after the
-    /// write, another entity may have the key. Returns the keys of rows that have become unique rows: rule U decides
-    /// about them. 1 request per deletion.
-    pub(super) async fn without_others(
+    /// The deletion of a row, if the row belongs to an entity of the write. 1 request.
+    async fn removal(&self, table: &TableName, key: &Key, states: &States) -> Result<Option<OnRow>> {
+        let row = self.entities.store.get(table, key, None).await?;
+        let is_own = |row: &Entity| {
+            self.entities.owner_of_entry(table, row).is_some_and(|owner| states.contains(&owner))
+        };
+        let Some(row) = row.filter(is_own) else { return Ok(None) };
+        // `ByDefinition`: a unique row must not be overwritten or deleted as a plain one.
+        if is_unique_row(&row) {
+            return Ok(Some(OnRow::Unique));
+        }
+        Ok(Some(OnRow::Operation(Operation::Delete(key.clone(), row.version()?))))
+    }
+
+    /// Brings the changes and deletions of rows to the rows that are there. A row that is not there is inserted or left out. A
+    /// row of another entity, or of an index of another table, is not deleted. Returns the keys of rows that have become
+    /// unique rows: rule U decides about them. 1 request per change and deletion.
+    ///
+    /// # Errors
+    /// A row to change belongs to another entity or index.
+    pub(super) async fn on_own_rows(
         &self,
         table: &TableName,
         operations: &mut Vec<Operation>,
         states: &States,
     ) -> Result<Vec<Location>> {
-        let (mut kept, mut reserved) = (Vec::with_capacity(operations.len()), Vec::new());
-        let deleted = operations.iter().filter(|operation| matches!(operation, Operation::Delete(..)));
         let reads: Vec<_> =
-            deleted.map(|operation| self.entities.store.get(table, operation.key(), None)).collect();
-        let rows: Vec<_> =
+            operations.iter().map(|operation| self.on_own_row(table, operation, states)).collect();
+        let found: Vec<_> =
             stream::iter(reads).buffered(self.entities.parallel_requests()).try_collect().await?;
-        let mut rows = rows.into_iter();
-        for operation in operations.drain(..) {
-            let Operation::Delete(key, _) = &operation else {
-                kept.push(operation);
-                continue;
-            };
-            let row = rows.next().flatten();
-            let own = |row: &Entity| Entry::owner_of(row).is_ok_and(|owner| states.contains(&owner));
-            let Some(row) = row.filter(own) else { continue };
-            // `ByDefinition`: a unique row must not be overwritten or deleted as a plain one.
-            if is_unique_row(&row) {
-                reserved.push(Location { table: table.clone(), key: key.clone() });
-            } else {
-                kept.push(Operation::Delete(key.clone(), row.version()?));
+        let (mut kept, mut reserved) = (Vec::with_capacity(found.len()), Vec::new());
+        for (operation, found) in operations.iter().zip(found) {
+            match found {
+                Some(OnRow::Operation(operation)) => kept.push(operation),
+                Some(OnRow::Unique) => {
+                    reserved.push(Location { table: table.clone(), key: operation.key().clone() });
+                }
+                None => {}
             }
         }
         *operations = kept;
         Ok(reserved)
+    }
+
+    async fn on_own_row(
+        &self,
+        table: &TableName,
+        operation: &Operation,
+        states: &States,
+    ) -> Result<Option<OnRow>> {
+        match operation {
+            Operation::Delete(key, _) => self.removal(table, key, states).await,
+            Operation::InsertOrReplace(row) => {
+                self.put(table, row, states).await.map(|put| Some(OnRow::Operation(put)))
+            }
+            // An insert needs no read: it fails if the row exists.
+            other => Ok(Some(OnRow::Operation(other.clone()))),
+        }
     }
 
     /// Applies the change of one shared row. Asks `may_send` before each write. 2 requests, repeated after conflicts.
@@ -269,19 +302,18 @@ impl RemoteRows<'_> {
 
 type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;
 
-/// The operations that make the affected keys agree with the wanted entries, by partition. Rows that may belong to
-/// another entity are inserted, so that a collision fails: new keys, all keys if keys may collide, and keys that had
-/// another kind of row when the write was planned.
+/// The operations that make the affected keys agree with the wanted entries, by partition. Rows that should not exist are inserted,
+/// so that a collision fails: new keys, and keys that had another kind of row when the write was planned. Of the other keys
+/// [`on_own_rows`](RemoteRows::on_own_rows) reads the rows.
 pub(super) fn operations(
     affected: Vec<(Location, &AffectedKey)>,
     wanted: &BTreeMap<Location, Entry>,
-    may_collide: bool,
 ) -> ByPartition {
     let mut by_partition = ByPartition::new();
     for (at, affected) in affected {
-        let unknown_owner = may_collide || affected.added || affected.unique || affected.shared.is_some();
+        let is_new = affected.added || affected.unique || affected.shared.is_some();
         let operation = match wanted.get(&at) {
-            Some(entry) if unknown_owner => Operation::Insert(entry.to_entity()),
+            Some(entry) if is_new => Operation::Insert(entry.to_entity()),
             Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
             None => Operation::Delete(at.key.clone(), IfMatch::Any),
         };

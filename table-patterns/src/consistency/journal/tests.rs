@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, TableName, Ticks, ValueRef};
+use table_core::model::{Entity, Key, Properties, TableName, Ticks, ValueRef, entry_id};
 use table_core::query::Query;
 use table_core::queue::WorkQueue;
 use table_core::store::{Error, Operation, OperationKind, Result, TableStore, TableStoreExt};
@@ -44,8 +44,8 @@ impl Maintainer for People {
 }
 
 fn entry(entity: &Entity, table: &str, key: Key, index: &str, unique: bool) -> Result<Entry> {
-    let location = Location { table: TableName::new(table)?, key };
-    let (owner, index) = (entity.key().clone(), index.to_owned());
+    let (location, people) = (Location { table: TableName::new(table)?, key }, TableName::new("People")?);
+    let (owner, index) = (entity.key().clone(), entry_id(index, Some(&people).filter(|_| table != "People")));
     Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
 }
 

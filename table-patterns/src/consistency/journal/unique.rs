@@ -14,7 +14,7 @@ use super::row::{Evidence, JournalRows, WriteId};
 use crate::entry::row_properties::{
     HEIR_PARTITION, HEIR_ROW, OWNER_PENDING, OWNER_WRITE, heir_of, is_unique_row,
 };
-use crate::entry::shared::contended;
+use crate::entry::shared::{contended, key_collision};
 use crate::entry::{Entry, Location};
 use crate::rows::{accept_applied, is_of_later_version, was_changed_by_another};
 
@@ -139,7 +139,7 @@ impl UniqueKeys<'_> {
                 Err(e) => return Err(e),
             }
             // The row that the insert has met may be gone by now: insert again.
-            let Some(found) = self.unique_row(at).await? else { continue };
+            let Some(found) = self.unique_row(entry).await? else { continue };
             if let Some(reservation) = self.reserve_found(&entry.owner, at, &wanted, write, found).await? {
                 return Ok(reservation);
             }
@@ -271,8 +271,8 @@ impl UniqueKeys<'_> {
     pub(super) async fn settle(&self, at: &Location, by: By, states: &mut States) -> Result<()> {
         for _ in 0..ROUNDS {
             let found = self.entities.store.get(&at.table, &at.key, None).await?;
-            if found.as_ref().is_some_and(|row| !is_unique_row(row)) {
-                // Another definition of the index has written a row of another kind.
+            if found.as_ref().is_some_and(|row| !self.is_own_row(at, row)) {
+                // Another definition of the index has written a row of another kind, or the row belongs to another table's index.
                 return Ok(());
             }
             let found = found.as_ref().map(UniqueRow::read).transpose()?;
@@ -399,15 +399,29 @@ impl UniqueKeys<'_> {
         }
     }
 
-    async fn unique_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
-        let entity = self.entities.store.get(&at.table, &at.key, None).await?;
-        entity.as_ref().map(UniqueRow::read).transpose()
+    /// The unique row at the key of an entry.
+    ///
+    /// # Errors
+    /// The row at the key is no unique row of an index of this table.
+    async fn unique_row(&self, entry: &Entry) -> Result<Option<UniqueRow>> {
+        let at = &entry.location;
+        let Some(row) = self.entities.store.get(&at.table, &at.key, None).await? else { return Ok(None) };
+        if self.is_own_row(at, &row) {
+            return UniqueRow::read(&row).map(Some);
+        }
+        let owner = self.entities.owner_of_entry(&at.table, &row);
+        Err(key_collision(&entry.index, &at.key, owner.as_ref().unwrap_or(&at.key)))
     }
 
-    /// The unique row; `None` if another definition of the index has written a row of another kind.
+    /// The unique row of an index of this table; `None` if the row is of another kind, or belongs to an index of another table.
     pub(super) async fn settled_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
         let row = self.entities.store.get(&at.table, &at.key, None).await?;
-        row.as_ref().filter(|row| is_unique_row(row)).map(UniqueRow::read).transpose()
+        row.as_ref().filter(|row| self.is_own_row(at, row)).map(UniqueRow::read).transpose()
+    }
+
+    /// Whether a row is a unique row of an index of this table.
+    pub(super) fn is_own_row(&self, at: &Location, row: &Entity) -> bool {
+        is_unique_row(row) && self.entities.owner_of_entry(&at.table, row).is_some()
     }
 
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {

@@ -1,15 +1,18 @@
 //! Properties copied into another entity. The target entity is read and written whole, under its ETag.
 
 use table_core::manifest::Text;
-use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::model::{Entity, Key, Properties, ValueRef, split_entry_id};
 use table_core::store::{Operation, Result};
 
 use super::{Merge, Prepared, SharedRows, key_collision};
 use crate::entry::{Entry, Shape};
 
+/// The property with the table of the owner, in lower case, in copies in another table.
+const OWNER_TABLE: &str = "OwnerTable";
+
 /// The names of the properties that an index writes into an entity.
 pub(crate) fn copied_names(prefix: &str, fields: &[Text]) -> Vec<String> {
-    let own = [Entry::OWNER_PARTITION, Entry::OWNER_ROW];
+    let own = [Entry::OWNER_PARTITION, Entry::OWNER_ROW, OWNER_TABLE];
     let fields = fields.iter().map(|field| &**field).chain(own);
     fields.map(|field| format!("{prefix}{field}")).collect()
 }
@@ -45,15 +48,19 @@ pub(crate) fn apply(target: &mut Entity, merge: &Merge) -> Result<()> {
 }
 
 fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) -> Result<()> {
-    let mut owner = owner(target, prefix);
-    if owner.as_ref().is_some_and(|owner| merge.gone.contains(owner)) {
+    let mut owner = owner(target, prefix, &merge.index);
+    if matches!(&owner, CopyOwner::Own(key) if merge.gone.contains(key)) {
         without_copies(target.properties_mut(), &copied_names(prefix, fields));
-        owner = None;
+        owner = CopyOwner::None;
     }
     for entry in &merge.put {
         // The properties of one entity fit into a target, so a second one is a collision of keys.
-        if let Some(other) = owner.replace(entry.owner.clone()).filter(|other| *other != entry.owner) {
-            return Err(key_collision(&merge.index, &merge.at.key, &other));
+        match owner {
+            CopyOwner::Own(other) if other != entry.owner => {
+                return Err(key_collision(&merge.index, &merge.at.key, &other));
+            }
+            CopyOwner::Foreign => return Err(key_collision(&merge.index, &merge.at.key, &merge.at.key)),
+            CopyOwner::Own(_) | CopyOwner::None => owner = CopyOwner::Own(entry.owner.clone()),
         }
         without_copies(target.properties_mut(), &copied_names(prefix, fields));
         write(target.properties_mut(), entry, prefix);
@@ -67,15 +74,47 @@ fn write(into: &mut Properties, entry: &Entry, prefix: &str) {
     }
     into.set(&format!("{prefix}{}", Entry::OWNER_PARTITION), entry.owner.partition());
     into.set(&format!("{prefix}{}", Entry::OWNER_ROW), entry.owner.row());
+    if let (_, Some(source)) = split_entry_id(&entry.index) {
+        into.set(&format!("{prefix}{OWNER_TABLE}"), source);
+    }
 }
 
-/// The key of the entity whose properties are copied into a target.
-pub(crate) fn owner(target: &Entity, prefix: &str) -> Option<Key> {
+/// Whose properties are copied into a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CopyOwner {
+    /// Nobody's.
+    None,
+    /// Those of this entity of the index's table.
+    Own(Key),
+    /// Those of an entity of another table: an index of that table has the same prefix.
+    Foreign,
+}
+
+impl CopyOwner {
+    /// The entity of the index's table.
+    pub(crate) fn own(self) -> Option<Key> {
+        match self {
+            Self::Own(key) => Some(key),
+            Self::None | Self::Foreign => None,
+        }
+    }
+}
+
+/// Whose properties are copied into a target, as the index with this [id in rows](split_entry_id) sees it.
+pub(crate) fn owner(target: &Entity, prefix: &str, index: &str) -> CopyOwner {
     let text = |name: &str| match target.get(&format!("{prefix}{name}")) {
-        Some(ValueRef::String(text)) => Some(text.to_owned()),
+        Some(ValueRef::String(text)) => Some(text),
         _ => None,
     };
-    Key::new(text(Entry::OWNER_PARTITION)?, text(Entry::OWNER_ROW)?).ok()
+    let key = match (text(Entry::OWNER_PARTITION), text(Entry::OWNER_ROW)) {
+        (Some(partition), Some(row)) => Key::new(partition, row).ok(),
+        _ => None,
+    };
+    match key {
+        None => CopyOwner::None,
+        Some(key) if text(OWNER_TABLE) == split_entry_id(index).1 => CopyOwner::Own(key),
+        Some(_) => CopyOwner::Foreign,
+    }
 }
 
 /// Whether a target has the copies of an entry.

@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep};
 
 use self::window::{Window, Windows};
 use super::changes::EntityChanges;
+use super::consent;
 use super::rows::IndexedRows;
 use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
 use super::states::manifest::Loaded;
@@ -32,7 +33,7 @@ use super::states::names::check_generations;
 use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
 use crate::entry::shared::Merge;
-use crate::entry::{Entry, Index, Location, Maintainer as _, Placement, Shape, Uniqueness};
+use crate::entry::{Entry, Index, Location, Placement, Shape, Uniqueness};
 use crate::journal::{Journal, Lease, Timing, before, violation};
 
 /// The number of groups of a window that are written at the same time.
@@ -146,16 +147,13 @@ impl<'a> IndexBuild<'a> {
     /// *building* and gives no values away until a build without duplicates. Other errors: the definition changed; another process
     /// builds or drops the index; errors of the store. After an error the build can be run again, and continues.
     pub async fn run(mut self) -> Result<BuildProgress> {
-        let built = self.run_steps().await;
-        record_collision(self.set, &built).await;
-        built
+        self.run_steps().await
     }
 
     /// Continues an interrupted build after its builder has been silent for a lease. Returns `None` if another process works on the index, or if
     /// there is nothing to do.
     pub(crate) async fn take_over(mut self) -> Result<Option<BuildProgress>> {
         let built = self.take_over_steps().await;
-        record_collision(self.set, &built).await;
         if self.is_superseded { Ok(None) } else { built }
     }
 
@@ -554,7 +552,8 @@ async fn stored_of(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
     })
 }
 
-/// Adds an index to the manifest if it is absent. Returns whether programs may still write plain rows of its entities. 2 requests.
+/// Adds an index to the manifest if it is absent, with the consent of another table that its entries need. Returns whether programs may
+/// still write plain rows of its entities. 2 requests, and 2 more for an index whose entries are in another table.
 async fn declare(set: &IndexSet, index: &Index) -> Result<bool> {
     let rows = set.manifest();
     let known = rows.load().await?;
@@ -562,19 +561,17 @@ async fn declare(set: &IndexSet, index: &Index) -> Result<bool> {
     if known.index(index.id()).is_some() {
         return Ok(may_have_plain_writers);
     }
-    check_generations(index, &known, set.table())?;
-    rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await?;
-    Ok(may_have_plain_writers)
-}
-
-/// Records in the manifest that a build has found a collision of entry keys, so that all writers of the table learn of it.
-async fn record_collision<T: Sync>(set: &IndexSet, built: &Result<T>) {
-    if let Err(error) = built
-        && error.is_key_collision()
-        && let Err(unrecorded) = set.record_collision().await
-    {
-        tracing::warn!(error = %unrecorded, "a collision of entry keys was not stored in the manifest");
+    check_generations(index.definition(), &known, set.table())?;
+    match known.not_in_force(index.id()) {
+        // The program defines the index: with that it consents.
+        Some(stored) => consent::bring_into_force(set, &known, stored).await?,
+        None => {
+            let stored = StoredIndex::new(index.definition(), IndexState::DeleteOnly);
+            consent::give(set, &known, std::slice::from_ref(&stored)).await?;
+            rows.insert(&stored).await?;
+        }
     }
+    Ok(may_have_plain_writers)
 }
 
 /// Removes entries of older states of entities, which a crash or a race may have left. A readable index must have none.

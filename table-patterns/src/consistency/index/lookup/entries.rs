@@ -108,10 +108,10 @@ impl Lookups<'_> {
         let index = self.set.find(name)?;
         match self.set.state(index.id()) {
             IndexState::Readable => Ok(Readable { index, _permission: permission }),
-            state => Err(Error::invalid_request(format!(
+            state => Err(self.set.check_in_force(&index).err().unwrap_or_else(|| Error::invalid_request(format!(
                 "the index '{name}' of the table '{}' is {state}, not readable: call `build` and wait until the build has ended",
                 self.rows.table
-            ))),
+            )))),
         }
     }
 
@@ -162,7 +162,7 @@ impl Lookups<'_> {
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         let sorts = query.sorts() && !self.rows.is_sorted();
-        let rows = query.to_query(index);
+        let rows = query.to_query(index, self.rows.table);
         // Sorting needs every row, so the page size does not apply, and the answer is one page.
         let rows = if sorts { Query { top: None, ..rows } } else { rows };
         let (mut found, mut cycles) =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{Entity, Key, RowKey};
+use table_core::model::{Entity, Key, RowKey, TableName};
 use table_core::query::{Continuation, Filter, Position, Query, Range, ReadablePage, Select};
 use table_core::store::{CycleDetector, Error, Result, TableStoreExt as _};
 
@@ -80,7 +80,7 @@ impl Lists<'_> {
     /// See [`IndexedEntities::summaries`](crate::index::IndexedEntities::summaries).
     pub(crate) async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
         let (index, rows) = (self.summary_index(index).await?, self.lookups.rows);
-        let found = rows.store.query_all(rows.table, &query.to_query(&index)).await?;
+        let found = rows.store.query_all(rows.table, &query.to_query(&index, rows.table)).await?;
         let found = found.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
         let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
         let mut found: Vec<(Key, Summary)> = found.map(read).collect::<Result<_>>()?;
@@ -140,7 +140,7 @@ impl Lists<'_> {
 
     /// Reads the references of a list.
     async fn read_references(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
-        let members = self.lookups.rows.shared.members(at, index.id()).await?;
+        let members = self.lookups.rows.shared.members(at, &self.lookups.rows.entry_id(index)).await?;
         members.keys().ok_or_else(|| damaged(at))
     }
 
@@ -365,18 +365,18 @@ impl Lists<'_> {
     fn continuation(&self, index: &Index, query: &IndexQuery, place: &PageEnd) -> Continuation {
         let rows = self.lookups.rows;
         let (profile, table) = (rows.store.profile(), rows.table_of(index));
-        Continuation::new(profile, table, &within(index, query), place.to_position())
+        Continuation::new(profile, table, &within(index, query, rows.table), place.to_position())
     }
 
     /// The place of a continuation within lists.
     fn within<'c>(&self, index: &Index, query: &IndexQuery, from: &'c Continuation) -> Result<&'c Position> {
         let rows = self.lookups.rows;
-        from.position(rows.store.profile(), rows.table_of(index), &within(index, query))
+        from.position(rows.store.profile(), rows.table_of(index), &within(index, query, rows.table))
     }
 }
 
-fn within(index: &Index, query: &IndexQuery) -> Query {
-    query.to_query(index).with_select(Select::new([MARKER]))
+fn within(index: &Index, query: &IndexQuery, table: &TableName) -> Query {
+    query.to_query(index, table).with_select(Select::new([MARKER]))
 }
 
 /// The references after a key; references are in the order of keys.

@@ -1,5 +1,6 @@
 //! Queries of an index.
 
+use table_core::model::TableName;
 use table_core::query::{Filter, KeyBounds, Query, Range};
 
 use crate::entry::{Entry, Index};
@@ -67,9 +68,9 @@ impl IndexQuery {
         self.sorts
     }
 
-    pub(crate) fn to_query(&self, index: &Index) -> Query {
+    pub(crate) fn to_query(&self, index: &Index, table: &TableName) -> Query {
         let partition = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str());
-        let of_index = Filter::eq(Entry::INDEX, index.id());
+        let of_index = Filter::eq(Entry::INDEX, &*index.entry_id(table));
         let filter = Filter::and_maybe(Some(partition), self.rows.clone()).map(|f| f.and(of_index));
         Query { filter, select: None, top: self.top }
     }

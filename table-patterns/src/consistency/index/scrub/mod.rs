@@ -76,7 +76,7 @@ impl<'a> Scrub<'a> {
         from: Option<&Continuation>,
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
-        let page = self.rows.page(self.index, &written_by(self.index), from).await?;
+        let page = self.rows.page(self.index, &written_by(self.index, self.rows.table), from).await?;
         if self.index.shape().is_shared() {
             for row in page.items {
                 self.shared.check_row(row, report).await?;

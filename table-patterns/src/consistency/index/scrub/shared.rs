@@ -89,7 +89,8 @@ impl SharedScrub<'_> {
     /// The entities that a row refers to; `None` if the row cannot be read.
     async fn owners_in(&self, at: &Location, row: &Entity) -> Result<Option<Vec<Key>>> {
         if let Shape::Copy { prefix, .. } = self.index.shape() {
-            return Ok(copy_owner(row, prefix).map(|owner| vec![owner]));
+            let owner = copy_owner(row, prefix, &self.rows.entry_id(self.index));
+            return Ok(Some(owner.own().into_iter().collect()));
         }
         match self.rows.shared.members_of(at, row).await {
             Ok(members) => Ok(members.as_ref().and_then(Members::keys)),
@@ -119,7 +120,7 @@ impl SharedScrub<'_> {
     async fn remove_entries(&self, at: &Location, mut owners: Vec<Key>) -> Result<usize> {
         let (index, shared) = (self.index, self.rows.shared);
         for round in 0..ROUNDS {
-            let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
+            let mut merge = Merge::new(at.clone(), self.rows.entry_id(index), index.shape().clone());
             merge.gone = owners;
             let prepared = shared.prepare(&merge).await?;
             owners = self.owners_without_entry(at, merge.gone.clone()).await?;
@@ -173,7 +174,7 @@ impl SharedScrub<'_> {
             }
         }
         let reads = stream::iter(by_list).map(|(at, entities)| async move {
-            let members = match rows.shared.members(&at, index.id()).await {
+            let members = match rows.shared.members(&at, &rows.entry_id(index)).await {
                 Err(error) if is_damage(&error) => Members::default(),
                 members => members?,
             };

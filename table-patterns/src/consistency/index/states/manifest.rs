@@ -1,8 +1,8 @@
 //! The manifest rows of indexes, types and processes: reading and writing. docs/manifest.md describes the rows.
 
-use table_core::manifest::{EntityType, IndexState, Manifest, StoredIndex, StoredType};
+use table_core::manifest::{EntityType, IndexState, Manifest, RefusedRow, StoredIndex, StoredType};
 use table_core::model::{
-    ETag, Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef,
+    ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef,
 };
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore};
@@ -28,7 +28,13 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// The generation with this id.
+    /// The definition with this id or name that is not in force.
+    pub(crate) fn not_in_force(&self, name: &str) -> Option<&StoredIndex> {
+        let all = &self.manifest.not_in_force;
+        all.iter().find(|index| index.id() == name).or_else(|| all.iter().find(|index| index.name == name))
+    }
+
+    /// The generation with this id, if it is in force.
     pub(crate) fn index(&self, id: &str) -> Option<&StoredIndex> {
         self.manifest.indexes.iter().find(|index| index.id() == id)
     }
@@ -43,16 +49,29 @@ impl Loaded {
 }
 
 impl ManifestRows<'_> {
-    /// Reads the manifest. 1 request.
+    /// Reads the manifest. 1 request, and 1 for each other table that a definition names.
     pub(crate) async fn load(&self) -> Result<Loaded> {
-        let manifest = Manifest::load(self.store, self.table).await?;
-        let table = manifest.other(TableRow::NAME).map_or_else(|| Ok(TableRow::default()), TableRow::read)?;
-        let processes = manifest.others.iter().map(ProcessRow::read);
-        let processes = processes.filter_map(Result::transpose).collect::<Result<_>>()?;
+        let mut manifest = Manifest::load(self.store, self.table).await?;
+        let mut refused = Vec::new();
+        let mut table = TableRow::default();
+        let mut processes = Vec::new();
+        for row in &manifest.others {
+            let read = if row.key().row() == TableRow::NAME {
+                // Of a damaged row, only the version counts: whoever extends the row writes it again.
+                table.etag = row.etag().cloned();
+                TableRow::read(row).map(|read| table = read)
+            } else {
+                ProcessRow::read(row).map(|process| processes.extend(process))
+            };
+            if let Err(reason) = read {
+                refused.push(RefusedRow::new(row.key(), &reason));
+            }
+        }
+        manifest.refused.extend(refused);
         Ok(Loaded { manifest, table, processes })
     }
 
-    /// Reads the row of one index, by its id. 1 request.
+    /// Reads the row of one index in force, by its id. As many requests as [`load`](Self::load).
     pub(crate) async fn index(&self, id: &str) -> Result<Option<StoredIndex>> {
         let loaded = self.load().await?;
         Ok(loaded.manifest.indexes.into_iter().find(|index| index.id() == id))
@@ -125,6 +144,14 @@ impl ManifestRows<'_> {
         Ok(())
     }
 
+    /// Deletes a row, unless it is gone. 1 request.
+    pub(crate) async fn remove_row(&self, key: &Key) -> Result<()> {
+        match self.store.write(self.table, Operation::Delete(key.clone(), IfMatch::Any)).await {
+            Err(e) if e.is_gone() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Deletes the row of an index, unless another program has deleted it. 1 request.
     pub(crate) async fn remove(&self, index: &StoredIndex) -> Result<()> {
         // In the version that was read: another program may have begun to build the index again.
@@ -142,7 +169,6 @@ fn condition(index: &StoredIndex) -> Result<IfMatch> {
 }
 
 const DURATIONS: [&str; 3] = ["LongestCache", "LongestRequest", "LongestLease"];
-const COLLIDED: &str = "EntriesCollided";
 const ANY_TYPE: &str = "WrittenAsAnyType";
 const BLOBS: &str = "BlobFolder";
 
@@ -156,8 +182,6 @@ const ROUNDS: usize = 16;
 pub(crate) struct TableRow {
     /// The longest durations of processes without a row of their own.
     pub(crate) durations: Durations,
-    /// Whether two entities have had the same entry.
-    pub(crate) collided: bool,
     /// Whether a program that may write entities of any type has opened the table.
     pub(crate) any_type: bool,
     /// The id of this table in the blob store, where another table may have the same name.
@@ -171,7 +195,7 @@ impl TableRow {
     /// What a process adds to the row; `durations` is zero for a process with a row of its own.
     pub(crate) fn of(has_blobs: bool, any_type: bool, durations: Durations) -> Self {
         let blobs = has_blobs.then(|| Uuid::new_v4().simple().to_string());
-        Self { durations, collided: false, any_type, blobs, etag: None }
+        Self { durations, any_type, blobs, etag: None }
     }
 
     /// Whether no program has opened the table yet.
@@ -179,16 +203,10 @@ impl TableRow {
         self.etag.is_none()
     }
 
-    /// A row that records a collision of entries.
-    pub(crate) fn of_collision() -> Self {
-        Self { collided: true, ..Self::default() }
-    }
-
     /// The union of this row and another.
     pub(crate) fn with(&self, other: &Self) -> Self {
         Self {
             durations: self.durations.max(other.durations),
-            collided: self.collided || other.collided,
             any_type: self.any_type || other.any_type,
             blobs: self.blobs.clone().or_else(|| other.blobs.clone()),
             etag: self.etag.clone(),
@@ -196,20 +214,19 @@ impl TableRow {
     }
 
     pub(crate) fn read(row: &Entity) -> Result<Self> {
-        let is = |name| row.get(name) == Some(ValueRef::Boolean(true));
-        let (collided, any_type) = (is(COLLIDED), is(ANY_TYPE));
+        let any_type = row.get(ANY_TYPE) == Some(ValueRef::Boolean(true));
         let blobs = match row.get(BLOBS) {
             Some(ValueRef::String(id)) => Some(id.to_owned()),
             _ => None,
         };
         // At most those of a process: sweeps and changes of states wait for them, and any client of the table can write the row.
         let durations = Durations::read(row, DURATIONS)?.believed();
-        Ok(Self { durations, collided, any_type, blobs, etag: row.etag().cloned() })
+        Ok(Self { durations, any_type, blobs, etag: row.etag().cloned() })
     }
 
     pub(crate) fn to_entity(&self) -> Result<Entity> {
         let row = self.durations.on(Entity::new(MANIFEST_PARTITION, Self::NAME)?, DURATIONS);
-        let mut row = row.with(COLLIDED, self.collided).with(ANY_TYPE, self.any_type);
+        let mut row = row.with(ANY_TYPE, self.any_type);
         if let Some(id) = &self.blobs {
             row.properties_mut().set(BLOBS, id.as_str());
         }
@@ -260,4 +277,9 @@ impl ManifestRows<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads the manifest with every row that says nothing. 1 request, and 1 for each other table that a definition names.
+pub(crate) async fn whole_manifest(store: &dyn TableStore, table: &TableName) -> Result<Manifest> {
+    Ok(ManifestRows { store, table }.load().await?.manifest)
 }

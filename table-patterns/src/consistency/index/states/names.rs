@@ -1,5 +1,6 @@
 //! Names of indexes: two indexes of one name must not meet.
 
+use table_core::limits;
 use table_core::manifest::{IndexDefinition, can_collide};
 use table_core::model::TableName;
 use table_core::store::{Error, Result};
@@ -28,16 +29,30 @@ pub(crate) fn check_names(indexes: &[Index]) -> Result<()> {
 /// Two indexes of a manifest may have one name: two generations of one index, or indexes of two types. Both are maintained until one is
 /// dropped, and an entry of one must never replace an entry of the other. Indexes of different names are not compared: if their entries
 /// meet, the write of the second entry fails as a key collision.
-pub(crate) fn check_generations(index: &Index, known: &Loaded, table: &TableName) -> Result<()> {
-    let definition = index.definition();
+pub(crate) fn check_generations(
+    definition: &IndexDefinition,
+    known: &Loaded,
+    table: &TableName,
+) -> Result<()> {
     // An index in an unknown format could have any row.
     let can_share =
         |other: Option<&IndexDefinition>| other.is_none_or(|other| can_share_rows(other, definition));
+    if known.manifest.indexes.len() >= limits::INDEX_DEFINITIONS {
+        return Err(Error::invalid_request(format!(
+            "the table '{table}' has {} indexes, and at most {} are allowed: drop one before '{}' is added",
+            known.manifest.indexes.len(),
+            limits::INDEX_DEFINITIONS,
+            definition.name
+        )));
+    }
     let named = known.manifest.indexes.iter().filter(|stored| stored.name == *definition.name);
     let Some(stored) = { named }.find(|stored| can_share(stored.definition.as_ref())) else { return Ok(()) };
-    let (id, name) = (stored.id(), index.name());
-    let part =
-        if matches!(index.shape(), Shape::Copy { .. }) { "prefix" } else { "text that its keys start with" };
+    let (id, name) = (stored.id(), &definition.name);
+    let part = if matches!(definition.shape, Shape::Copy { .. }) {
+        "prefix"
+    } else {
+        "text that its keys start with"
+    };
     Err(Error::invalid_request(format!(
         "the table '{table}' has another index '{name}', '{id}', of an earlier program or another type: its entries could have the same rows \
          as the entries of this index; give this index another {part}, or first drop the other index by `drop_index(\"{id}\")`"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::manifest::{EntityType, IndexState, StoredIndex, StoredType};
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, TableName, split_entry_id};
 use table_core::store::{Error, LocalChange, LocalPermit, LocalWork, LocalWriters, Result, TableStore};
 use table_core::typed::Schema;
 use tokio::sync::Mutex;
@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 
 use super::manifest::{Loaded, ManifestRows, TableRow};
 use super::processes::{Durations, ProcessId, Registration, Watch};
-use super::view::{DeclaredIndex, ManifestView, ReadTime, Unmaintainable};
-use crate::entry::{Entry, Index, Maintainer, Permission, Shape, Uniqueness};
+use super::view::{DeclaredIndex, ManifestView, NotInForce, ReadTime, Unmaintainable};
+use crate::entry::{Entry, Index, Location, Maintainer, Permission, Shape, Uniqueness};
 use crate::index::exposure::{check_and_declare_copies, first_revealed};
 use crate::journal::Timing;
 use crate::rows::encrypted::marked;
@@ -335,6 +335,11 @@ impl IndexSet {
         self.known().find(&self.table, name)
     }
 
+    /// Refuses a lookup by an index whose definition is not in force.
+    pub(crate) fn check_in_force(&self, index: &Index) -> Result<()> {
+        self.known().check_in_force(&self.table, index.id())
+    }
+
     /// Whether the manifest has an index with this id that this program cannot maintain.
     pub(crate) fn is_unmaintainable(&self, id: &str) -> bool {
         self.known().unknown.iter().any(|unknown| unknown.id == id)
@@ -460,6 +465,8 @@ impl IndexSet {
             // Kept, and not returned: lookups and upkeep go on, and only writes of the type are refused.
             type_conflict: self.check_stored_type(loaded).err(),
             encrypted: types.cloned().collect(),
+            declared: loaded.manifest.indexes.len(),
+            not_in_force: loaded.manifest.not_in_force.iter().map(NotInForce::of).collect(),
             table: loaded.table.clone(),
             processes,
             gone,
@@ -477,6 +484,11 @@ impl IndexSet {
             let state = stored.map_or(IndexState::Absent, |stored| stored.state);
             // An own index with an obstacle is in both lists: lookups by it go on, and `unknown` refuses the writes of its entities.
             next.unknown.extend(self.encryption_obstacle(index, state, loaded));
+            if let Some(stored) = stored.filter(|stored| stored.unconfirmed.is_some()) {
+                next.unknown.extend(
+                    self.declared_by_manifest(&ManifestView::default(), &[], stored).err().map(|u| *u),
+                );
+            }
             next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
         }
         let known = self.known();
@@ -523,6 +535,11 @@ impl IndexSet {
             let (id, entity, reason) = (id.clone(), stored.entity.clone(), reason.to_owned());
             Box::new(Unmaintainable { id, state, entity, reason, exposes_encrypted: false })
         };
+        if let Some(reason) = &stored.unconfirmed {
+            return Err(unknown(&format!(
+                "needs the consent of another table, which this program cannot read ({reason})"
+            )));
+        }
         let definition = stored
             .definition
             .clone()
@@ -611,19 +628,19 @@ impl Maintainer for IndexSet {
         Arc::clone(&self.known().copied)
     }
 
-    fn may_collide(&self) -> bool {
-        self.table_row().collided
+    fn permits(&self, at: &Location, shared: Option<(&str, &Shape)>) -> bool {
+        self.known().permits(&self.table, at, shared)
     }
 
     fn is_complete(&self, index: &str) -> bool {
-        self.state(index) == IndexState::Readable
+        self.state(split_entry_id(index).0) == IndexState::Readable
     }
 
     fn entries_in_unready_indexes(&self, entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
         let unready =
             |index: &Index, state| index.uniqueness() != Uniqueness::No && state != IndexState::Readable;
         let with_state = |entry: Entry| {
-            let state = self.state(&entry.index);
+            let state = self.state(split_entry_id(&entry.index).0);
             (entry, state)
         };
         Ok(self.derive(entity, unready)?.into_iter().map(with_state).collect())
@@ -631,11 +648,6 @@ impl Maintainer for IndexSet {
 
     fn longest_lease(&self) -> Duration {
         self.slowest().durations.lease
-    }
-
-    async fn record_collision(&self) -> Result<()> {
-        self.manifest().extend_table_row(self.table_row(), &TableRow::of_collision()).await?;
-        self.refresh().await
     }
 
     async fn prepare(&self) -> Result<Permission> {

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use table_core::manifest::{EntityType, IndexState, StoredType, index_name};
+use table_core::limits;
+use table_core::manifest::{EntityType, IndexState, StoredIndex, StoredType, index_name};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 use tokio::time::Instant;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use super::manifest::TableRow;
 use super::processes::ProcessRow;
 use crate::entry::shared::copied_names;
-use crate::entry::{Entry, Index, Shape};
+use crate::entry::{Derived, Entry, Index, Location, Shape};
 
 /// When a read of the manifest began: the number of state changes that this process made before, and the clock
 /// of the process.
@@ -30,6 +31,10 @@ pub(super) struct ManifestView {
     pub(super) indexes: Vec<DeclaredIndex>,
     /// Indexes that this program cannot maintain.
     pub(super) unknown: Vec<Unmaintainable>,
+    /// The number of definitions in force.
+    pub(super) declared: usize,
+    /// Definitions to which another table has not consented.
+    pub(super) not_in_force: Vec<NotInForce>,
     /// The reason for refusing writes of the program's type: other programs store it in another layout.
     pub(super) type_conflict: Option<Error>,
     /// The types with encrypted properties.
@@ -48,6 +53,30 @@ pub(super) struct ManifestView {
 pub(super) struct DeclaredIndex {
     pub(super) index: Arc<Index>,
     pub(super) state: IndexState,
+}
+
+/// A definition whose entries would be in another table, which has not consented to it.
+#[derive(Clone, Debug)]
+pub(super) struct NotInForce {
+    id: String,
+    other: String,
+}
+
+impl NotInForce {
+    pub(super) fn of(stored: &StoredIndex) -> Self {
+        let other = stored.table.as_ref().map(ToString::to_string).unwrap_or_default();
+        Self { id: stored.id(), other }
+    }
+
+    /// The error of a caller that names the index.
+    fn refused(&self, table: &TableName) -> Error {
+        let Self { id, other } = self;
+        Error::invalid_request(format!(
+            "the index '{id}' of the table '{table}' is not in force: its entries would be in the table '{other}', which has no consent to \
+             this definition, or does not exist; if the definition is yours, give the consent by `tables index trust` or `trust_index`, or build \
+             the index by a program that defines it; otherwise drop it"
+        ))
+    }
 }
 
 /// An index that this program cannot maintain. Writes of its entities are refused.
@@ -187,6 +216,7 @@ impl ManifestView {
         if let Some(unknown) = self.unknown.iter().find(|unknown| unknown.is_named(name)) {
             return Err(unknown.refused(table));
         }
+        self.check_in_force(table, name)?;
         Err(Error::invalid_request(format!(
             "the table '{table}' has no index '{name}': `declared` lists its indexes"
         )))
@@ -221,6 +251,26 @@ impl ManifestView {
         self.maintained_state(name).or_else(unknown).unwrap_or(IndexState::Absent)
     }
 
+    /// Refuses a definition that is not in force, by its id or name.
+    pub(super) fn check_in_force(&self, table: &TableName, name: &str) -> Result<()> {
+        let is_named = |one: &&NotInForce| one.id == name || index_name(&one.id) == name;
+        self.not_in_force.iter().find(is_named).map_or(Ok(()), |one| Err(one.refused(table)))
+    }
+
+    /// See [`Maintainer::permits`](crate::entry::Maintainer::permits).
+    pub(super) fn permits(&self, table: &TableName, at: &Location, shared: Option<(&str, &Shape)>) -> bool {
+        let is_own = at.table.as_str().eq_ignore_ascii_case(table.as_str());
+        let mut indexes = self.indexes.iter().filter(|declared| declared.state.removes_entries());
+        match shared {
+            None => is_own || indexes.any(|declared| declared.index.table(table) == &at.table),
+            Some((index, shape)) => indexes.any(|declared| {
+                declared.index.table(table) == &at.table
+                    && declared.index.shape() == shape
+                    && declared.index.entry_id(table) == index
+            }),
+        }
+    }
+
     /// Refuses an entity of an index that this program cannot maintain.
     pub(super) fn check_maintainable(&self, table: &TableName, entity: &Entity) -> Result<()> {
         self.unknown.iter().try_for_each(|unknown| unknown.check(table, entity))
@@ -233,9 +283,21 @@ impl ManifestView {
         entity: &Entity,
         wanted: impl Fn(&Index, IndexState) -> bool,
     ) -> Result<Vec<Entry>> {
+        if self.declared > limits::INDEX_DEFINITIONS {
+            return Err(Error::invalid_request(format!(
+                "the table '{table}' has {} indexes, and at most {} are allowed: drop the others before {} is written",
+                self.declared,
+                limits::INDEX_DEFINITIONS,
+                entity.key()
+            )));
+        }
         let mut entries = Vec::new();
+        let mut derived = Derived::default();
         for DeclaredIndex { index, .. } in self.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
-            entries.extend(index.entries(table, entity)?);
+            let of_index = index.entries(table, entity)?;
+            // After each index, so that no entity has more than the entries of one index beyond the bound.
+            derived.add(&of_index)?;
+            entries.extend(of_index);
         }
         Ok(entries)
     }

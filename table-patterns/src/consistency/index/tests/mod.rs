@@ -2,6 +2,7 @@ mod answers;
 mod blobs;
 mod builders;
 mod collisions;
+mod consents;
 mod copies;
 mod declared;
 mod entities;

@@ -1,0 +1,105 @@
+//! The consents of other tables to the definitions of a table: `docs/manifest.md`.
+//!
+//! The pairing id is written first, then the consents, then the definitions. So a definition that its program has declared is in force
+//! from its first moment, and a program that dies in between leaves nothing but a consent to a definition that is not there.
+
+use std::collections::BTreeMap;
+
+use table_core::manifest::{Consent, IndexState, Manifest, StoredIndex};
+use table_core::model::{IfMatch, MANIFEST_PARTITION, PartitionKey, TableName};
+use table_core::store::{Error, GroupTransaction, Operation, Result};
+use uuid::Uuid;
+
+use super::states::manifest::Loaded;
+use super::states::set::IndexSet;
+
+/// Attempts to write the pairing row while other programs write it.
+const ROUNDS: usize = 8;
+
+/// Gives the consents of the other tables to these definitions of the set's table. `loaded` is its manifest. 1 request for each other
+/// table; 1 more if the table has no pairing id yet.
+///
+/// # Errors
+/// Another table does not exist: a definition makes no table.
+pub(super) async fn give(set: &IndexSet, loaded: &Loaded, indexes: &[StoredIndex]) -> Result<()> {
+    let mut by_table: BTreeMap<&TableName, Vec<&StoredIndex>> = BTreeMap::new();
+    for index in indexes {
+        let leaves =
+            index.table.as_ref().filter(|other| !set.store().profile().is_same_table(other, set.table()));
+        if let Some(other) = leaves {
+            by_table.entry(other).or_default().push(index);
+        }
+    }
+    if by_table.is_empty() {
+        return Ok(());
+    }
+    let (store, profile) = (set.store(), set.store().profile());
+    let pairing = pairing_of(set, &loaded.manifest).await?;
+    for (other, indexes) in by_table {
+        let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, profile);
+        for index in indexes {
+            let definition = index.definition_sha256().to_owned();
+            let consent = Consent { source: set.table().clone(), pairing, definition };
+            group.push(Operation::InsertOrReplace(consent.to_entity(profile)?))?;
+        }
+        store.transact(other, group).await?;
+    }
+    // The cache of the store rests on the consents that it has read.
+    if let Some(manifests) = store.manifests() {
+        manifests.forget(set.table());
+    }
+    Ok(())
+}
+
+/// The pairing id of the set's table, which is written if there is none.
+async fn pairing_of(set: &IndexSet, manifest: &Manifest) -> Result<Uuid> {
+    if let Some(id) = manifest.pairing() {
+        return Ok(id);
+    }
+    let (store, table) = (set.store(), set.table());
+    let mut damaged = manifest.pairing_etag();
+    for _ in 0..ROUNDS {
+        let id = Uuid::new_v4();
+        let row = Manifest::pairing_row(id)?;
+        let operation = match damaged {
+            Some(etag) => Operation::Replace(row, IfMatch::from(&etag)),
+            None => Operation::Insert(row),
+        };
+        match store.write(table, operation).await {
+            // Another program has written the row: its id counts.
+            Err(error) if error.is_conflict() => {}
+            other => return other.map(|_| id),
+        }
+        let now = set.manifest().load().await?.manifest;
+        if let Some(id) = now.pairing() {
+            return Ok(id);
+        }
+        damaged = now.pairing_etag();
+    }
+    Err(Error::precondition_failed(table, "pairing"))
+}
+
+/// Brings a definition of the manifest into force: sets its state to delete-only, as that of a new definition, and gives the consent.
+/// The state comes first: in any other one, programs would take the index for one that every earlier write has maintained. Then the
+/// index must be [built](super::IndexedEntities::build). 2 requests, and 1 more if the table has no pairing id.
+pub(super) async fn bring_into_force(set: &IndexSet, loaded: &Loaded, index: &StoredIndex) -> Result<()> {
+    let mut index = index.clone();
+    if index.state != IndexState::DeleteOnly || index.progress.is_some() {
+        set.manifest().advance(&mut index, IndexState::DeleteOnly, None).await?;
+    }
+    give(set, loaded, std::slice::from_ref(&index)).await?;
+    drop(set.announce_change());
+    set.refresh().await
+}
+
+/// Takes the consent to a dropped definition back. 1 request.
+pub(super) async fn take_back(set: &IndexSet, manifest: &Manifest, index: &StoredIndex) -> Result<()> {
+    let (Some(other), Some(pairing)) = (&index.table, manifest.pairing()) else { return Ok(()) };
+    let consent =
+        Consent { source: set.table().clone(), pairing, definition: index.definition_sha256().to_owned() };
+    let delete = Operation::Delete(consent.key(set.store().profile())?, IfMatch::Any);
+    match set.store().write(other, delete).await {
+        Err(error) if error.is_gone() || error.is_table_not_found() => Ok(()),
+        other => other.map(drop),
+    }
+}
