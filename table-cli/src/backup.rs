@@ -10,7 +10,9 @@ use table_azure::wire::{EntityEncoder, decode_entity};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName, Ticks};
 use table_core::store::{Error, ErrorKind, TableStoreExt as _};
-use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, EncodedRows, RestoreJob, RowFormat, RowsSize};
+use table_patterns::bulk::{
+    BackupDirectory, BackupJob, BulkOptions, EncodedRows, RestoreJob, RowFormat, RowsSize,
+};
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
@@ -244,7 +246,12 @@ impl RestoreArgs {
         Ok(if self.blobs.rows_only { job.rows_only() } else { job })
     }
 
-    async fn restore(&self, open: &OpenStore, directory: BackupDirectory, checked: &RestoreJob) -> Result<()> {
+    async fn restore(
+        &self,
+        open: &OpenStore,
+        directory: BackupDirectory,
+        checked: &RestoreJob,
+    ) -> Result<()> {
         // The open store repeats requests itself. A writer that did it too would multiply the attempts.
         let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
         let job = RestoreJob::open(directory, Arc::clone(&open.store)).await?;
@@ -256,8 +263,11 @@ impl RestoreArgs {
         progress.end();
         let requests = open.meter.total();
         if self.long.json {
-            let failed: serde_json::Map<_, _> =
-                done.failed.iter().map(|(table, error)| (table.to_string(), error.to_string().into())).collect();
+            let failed: serde_json::Map<_, _> = done
+                .failed
+                .iter()
+                .map(|(table, error)| (table.to_string(), error.to_string().into()))
+                .collect();
             let report = json!({
                 "tables": done.tables, "failed": failed, "rows": done.rows, "resumed": done.resumed, "unfinished": done.unfinished,
                 "requests": requests,

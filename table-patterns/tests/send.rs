@@ -95,7 +95,7 @@ fn soft_deletion(
     send(slices.drop_expired());
 }
 
-fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
+fn backups(create: &BackupJob, restore: &RestoreJob) {
     send(Backup::open(any()));
     send(create.run());
     send(create.prepare());

@@ -174,7 +174,8 @@ fn with_definitions() -> (tempfile::TempDir, String) {
     on_disk(directory.path(), async |store| {
         let (store, ages) = (store.into_shared(), TableName::new("Ages").unwrap());
         store.create_table(&ages).await.unwrap();
-        let index = Index::keyed("age", Placement::OtherTable(ages), "age_{Age}", "{PartitionKey}_{RowKey}").unwrap();
+        let index =
+            Index::keyed("age", Placement::OtherTable(ages), "age_{Age}", "{PartitionKey}_{RowKey}").unwrap();
         let table = TableName::new("Employees").unwrap();
         let opened = IndexedEntities::open(store.clone(), table, vec![index], IndexOptions::local());
         let opened = opened.await.unwrap();
@@ -210,7 +211,11 @@ fn definitions_that_act_beyond_their_rows_need_an_option() {
     scrub.stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
 
     let copy = format!("embedded:{}", directory.path().join("copy").display());
-    tables().args(["copy", &from, &copy]).assert().code(2).stderr(named().and(contains("nothing was copied")));
+    tables()
+        .args(["copy", &from, &copy])
+        .assert()
+        .code(2)
+        .stderr(named().and(contains("nothing was copied")));
     tables().args(["copy", &from, &copy, "--trust-definitions"]).assert().success();
     let scrub = tables().args(["index", &copy, "Employees", "scrub"]).assert().success();
     scrub.stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
@@ -233,7 +238,9 @@ fn a_restore_goes_on_with_the_other_tables() {
     check.stderr(contains("Employees: the file Employees/000000.jsonl.zst").and(contains("Orders").not()));
     let restore = tables().args(["restore", &backup, &to]).assert().code(4);
     let text = "these tables are missing or not complete: Employees; the others are restored";
-    restore.stderr(contains("1 tables with 1 rows restored").and(contains(text)).and(contains("checksum differs")));
+    restore.stderr(
+        contains("1 tables with 1 rows restored").and(contains(text)).and(contains("checksum differs")),
+    );
     assert_eq!(rows(&directory.path().join("store"), "Orders").len(), 1);
     let list = tables().args(["list", &to]).assert().success();
     list.stdout(contains("Employees").not());

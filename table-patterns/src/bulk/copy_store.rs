@@ -266,7 +266,8 @@ impl StoreCopy {
             stream::iter(names.clone()).map(|table| async move { self.prepare_table(&table, all).await });
         let tables: Vec<_> = tables.buffered(self.tables_at_once).try_collect().await?;
         if !self.trusts_definitions {
-            let definitions: Vec<_> = tables.iter().flat_map(|table| table.definitions.iter().cloned()).collect();
+            let definitions: Vec<_> =
+                tables.iter().flat_map(|table| table.definitions.iter().cloned()).collect();
             check_trusted("source", "copied", &definitions)?;
         }
         Ok(PreparedCopy { copy: self, tables })
@@ -347,7 +348,8 @@ impl StoreCopy {
         job.check_ciphertext().await?;
         let equal_rows =
             if self.into_existing || job.is_begun().await? { None } else { self.equal_rows(table).await? };
-        let definitions = if equal_rows.is_none() { definitions_beyond(table, &manifest) } else { Vec::new() };
+        let definitions =
+            if equal_rows.is_none() { definitions_beyond(table, &manifest) } else { Vec::new() };
         Ok(PreparedTable { table: table.clone(), has_large, equal_rows, definitions })
     }
 

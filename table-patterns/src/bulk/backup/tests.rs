@@ -274,7 +274,10 @@ async fn hidden_entities_are_backed_up() -> Result<()> {
     let job = RestoreJob::open(directory(&files), to.clone()).await?;
     let job = job.with_blobs(restored_blobs.clone(), root.clone());
     let error = job.run().await.unwrap_err().to_string();
-    assert!(error.contains("'Session' of the table 'Sessions' expire") && error.contains("trust_definitions"), "{error}");
+    assert!(
+        error.contains("'Session' of the table 'Sessions' expire") && error.contains("trust_definitions"),
+        "{error}"
+    );
     assert_eq!(to.all_tables(None).await?, []);
     assert_eq!(job.trust_definitions().run().await?.failed.len(), 0);
     let restored = open(&to, &restored_blobs).await?;
@@ -396,7 +399,10 @@ async fn a_damaged_file_is_named_and_nothing_is_written() -> Result<()> {
         let report = RestoreJob::open(directory(&files), to.store.clone()).await?.run().await?;
         assert_eq!((report.tables, report.rows), (2, 1));
         let failed: Vec<_> = report.failed.iter().map(|(table, error)| format!("{table}: {error}")).collect();
-        assert!(failed.len() == 1 && failed[0].contains("Readings/000001.txt") && failed[0].contains(fault), "{failed:?}");
+        assert!(
+            failed.len() == 1 && failed[0].contains("Readings/000001.txt") && failed[0].contains(fault),
+            "{failed:?}"
+        );
         let restored = to.store.all_tables(None).await?;
         assert_eq!(restored.iter().map(TableName::as_str).collect::<Vec<_>>(), ["Empty", "Small"]);
     }
@@ -533,7 +539,8 @@ async fn tables_that_share_entries_with_a_damaged_one_are_left_out() -> Result<(
         from.create_table(table).await?;
     }
     from.write(&other, Operation::Insert(Entity::new("p", "1")?)).await?;
-    let index = Index::keyed("age", Placement::OtherTable(ages.clone()), "age_{Age}", "{PartitionKey}_{RowKey}")?;
+    let index =
+        Index::keyed("age", Placement::OtherTable(ages.clone()), "age_{Age}", "{PartitionKey}_{RowKey}")?;
     let open = IndexedEntities::open(from.clone(), people.clone(), vec![index], IndexOptions::local());
     open.await?.insert(Entity::new("Sales", "1")?.with("Age", 41)).await?;
     for damaged in [&people, &ages] {
@@ -572,7 +579,11 @@ async fn a_refused_row_fails_its_table_only() -> Result<()> {
             Ok(report) => report,
             Err(_) => {
                 faults.heal();
-                job.run().await?
+                match job.run().await {
+                    // Only the answer to the last request was lost: the tables are as a run leaves them.
+                    Err(error) if error.to_string().contains("exists and has rows") => break,
+                    report => report?,
+                }
             }
         };
         let failed: Vec<_> = report.failed.keys().collect();
@@ -580,9 +591,7 @@ async fn a_refused_row_fails_its_table_only() -> Result<()> {
         for table in [&first, &last] {
             assert_eq!(to.query_all(table, &Query::new()).await?.len(), 1, "{request}: {table}");
         }
-        if !faults.is_crashed() && request > 30 {
-            break;
-        }
+        assert!(request < 100, "the last request was interrupted");
     }
     Ok(())
 }
@@ -602,7 +611,10 @@ async fn planted_sizes_are_refused_before_a_file_is_read() -> Result<()> {
         let job = RestoreJob::open(directory(&files), to.store.clone()).await?;
         assert_eq!(job.rows(), rows);
         let error = job.run().await.unwrap_err().to_string();
-        assert!(error.contains("Readings/000000.txt") && error.contains("at most") || error.contains("no file"), "{error}");
+        assert!(
+            error.contains("Readings/000000.txt") && error.contains("at most") || error.contains("no file"),
+            "{error}"
+        );
         assert_eq!(to.meter.total(), 0);
     }
     Ok(())
@@ -615,7 +627,7 @@ async fn a_position_outside_of_the_backup_is_refused() -> Result<()> {
     BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
     let to = Rig::bare();
     let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
-    to.faults.crash_at(4, CrashPoint::After);
+    to.faults.crash_at(8, CrashPoint::After);
     job.run().await.unwrap_err();
     to.faults.heal();
     let first = TableName::new("Empty")?;

@@ -16,8 +16,8 @@ use super::recover::{RecoveryProgress, UnfinishedWrites};
 use super::row::{Evidence, JournalRow, JournalRows, WriteId, damage, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
-use crate::entry::Location;
 use crate::entry::row_properties::OWNER_PENDING;
+use crate::entry::{Entry, Location};
 use crate::rows::accept_applied;
 
 /// The result of a sweep.
@@ -146,7 +146,10 @@ impl Sweep<'_> {
         let filter = Filter::eq(OWNER_PENDING, true);
         let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
         // An entity of the table may have a property of that name, too, and so has a reservation of another table's index.
-        Ok(rows.into_iter().filter(|row| self.entities.owner_of_entry(table, row).is_some()).collect())
+        // A damaged one is reported, whosever it is.
+        let is_damaged = |row: &Entity| Entry::index_of(row).is_some() && damage(row).is_some();
+        let is_ours = |row: &Entity| self.entities.owner_of_entry(table, row).is_some();
+        Ok(rows.into_iter().filter(|row| is_ours(row) || is_damaged(row)).collect())
     }
 
     /// Watches all rows together for the longest of their leases, then finishes each.
