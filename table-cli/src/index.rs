@@ -128,7 +128,8 @@ impl IndexArgs {
             }
             IndexCommand::Build { index, output } => {
                 let index = find(manifest, table, index)?;
-                build(open, table, self.options(), index, *output).await
+                let is_in_force = !manifest.not_in_force.contains(index);
+                build(open, table, self.options(), index, is_in_force, *output).await
             }
             IndexCommand::Scrub { index, repair, output } => {
                 let chosen = match index {
@@ -234,6 +235,7 @@ async fn build(
     table: &TableName,
     options: IndexOptions,
     index: &StoredIndex,
+    is_in_force: bool,
     output: OutputArgs,
 ) -> Result<()> {
     let id = index.id();
@@ -242,7 +244,8 @@ async fn build(
             "the index {id} is being removed: `tables upkeep STORE --once` or `tables index STORE TABLE drop` ends that"
         )));
     }
-    if index.state == IndexState::Readable {
+    // The state of a definition that is not in force says nothing: the library refuses it by name.
+    if index.state == IndexState::Readable && is_in_force {
         return match output.json {
             true => print_json(&json!({"index": id, "state": "readable", "entities": 0, "entries": 0})),
             false => print(&format!("{id} is readable already\n")),

@@ -187,6 +187,7 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(entities.modify(any(), |_: Option<&Entity>| Ok(None)));
     send(entities.scrub(any(), any()));
     send(entities.scrub_page(any(), any(), any(), any()));
+    send(entities.trust_index(any()));
     send(entities.drop_index(any()));
     send(entities.drop_index_with(any(), |_| ()));
     send(entities.rebuild(any()));

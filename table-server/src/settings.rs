@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use table_core::Result;
-use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
+use table_core::model::{Entity, IfMatch, Key, SERVER_TABLE, TableName, ValueRef};
 use table_core::store::{Error, Operation, TableStore};
 
 /// The table of the settings. Clients cannot use this name.
-const TABLE: &str = "TableServerSettings";
+const TABLE: &str = SERVER_TABLE;
 const VALUE: &str = "Value";
 
 /// Whether a table is the server's own.
 pub(crate) fn is_hidden_table(table: &TableName) -> bool {
-    table.as_str().eq_ignore_ascii_case(TABLE)
+    table.is_server_table()
 }
 
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use azurite::Azurite;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
-use table_core::model::{Key, TableName};
+use table_core::manifest::{IndexDefinition, IndexState, StoredIndex};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::TableStoreExt as _;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
@@ -261,4 +262,64 @@ fn indexes_of_azurite_are_compared() {
     let mut command = tables();
     command.args(["index", "azurite", "Scrubbed", "scrub"]).env("AZURITE_CONNECTION_STRING", &connection);
     command.assert().success().stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
+}
+
+/// A definition that somebody has added, whose entries would be in the table `Victim`, and a row that says nothing.
+fn planted() -> (tempfile::TempDir, String) {
+    let (directory, store) = embedded(employees());
+    on_disk(directory.path(), async |store| {
+        let victim = TableName::new("Victim").unwrap();
+        fill(&store, "Victim", [Entity::new("Ken", "old").unwrap().with("Secret", 1)]).await;
+        let definition = IndexDefinition::keyed(
+            "name",
+            Placement::OtherTable(victim),
+            Some("{Name}".parse().unwrap()),
+            "new".parse().unwrap(),
+        );
+        let planted = StoredIndex::new(&definition, IndexState::Readable).to_entity().unwrap();
+        let garbage = Entity::new("~~manifest", "index~~x.00000000").unwrap().with("Format", "x");
+        fill(&store, "Employees", [planted, garbage]).await;
+    });
+    (directory, store)
+}
+
+#[test]
+fn an_index_of_another_table_needs_trust() {
+    let (directory, store) = planted();
+    index(&store, &["list"])
+        .assert()
+        .success()
+        .stdout(contains("entries in Victim").and(contains("not in force")));
+    index(&store, &["build", "name"]).assert().code(1).stderr(contains("not in force"));
+    index(&store, &["scrub", "--repair"]).assert().success();
+    let doctor = |code: i32| tables().args(["doctor", &store, "Employees"]).assert().code(code);
+    let found = doctor(4);
+    found.stdout(
+        contains("advice: a definition without the consent of the other table")
+            .and(contains("damage: rows of the manifest that say nothing"))
+            .and(contains("index~~x.00000000"))
+            .and(contains("Victim")),
+    );
+    index(&store, &["drop", "index~~x.00000000", "--yes"]).assert().success();
+    doctor(0).stdout(contains("damage").not());
+    index(&store, &["trust", "none"]).assert().code(2).stderr(contains("no index 'none'"));
+    index(&store, &["trust", "name"]).assert().success().stdout(contains("is in force: build it"));
+    index(&store, &["build", "name"]).assert().success().stdout(contains("readable"));
+    let list = index(&store, &["list"]).assert().success();
+    list.stdout(contains("readable").and(contains("not in force").not()));
+    doctor(0).stdout(contains("has its entries in the table Victim"));
+    let rows = on_disk(directory.path(), async |store| {
+        let victim = TableName::new("Victim").unwrap();
+        store.query_all(&victim, &Default::default()).await.unwrap()
+    });
+    let rows: Vec<_> =
+        rows.iter().map(|row| row.key()).filter(|key| !key.is_system()).map(Key::row).collect();
+    assert_eq!(rows, ["new", "old"]);
+}
+
+#[test]
+fn a_definition_that_is_not_in_force_can_be_dropped() {
+    let (_directory, store) = planted();
+    index(&store, &["drop", "name", "--yes"]).assert().success();
+    index(&store, &["list"]).assert().success().stdout("");
 }

@@ -120,6 +120,38 @@ fn expired_entities_are_removed_with_their_entries() {
     once(&store, &[]).assert().success().stdout("Employees: round 1: healthy\n");
 }
 
+/// Whoever may add rows to a table of an account can add an expiry to its manifest.
+#[test]
+fn an_expiry_of_a_service_is_obeyed_by_name() {
+    let expired = |row: &str| {
+        let entity = Entity::new("ann", row).unwrap().with("EntityType", "Session");
+        entity.with("Until", "2020-01-01T00:00:00Z".parse::<Ticks>().unwrap())
+    };
+    let planted =
+        Entity::new("~~manifest", "type~Session").unwrap().with("Format", 1).with("EntityType", "Session");
+    let planted =
+        planted.with("Discriminator", r#"{"property":"EntityType"}"#).with("Version", 1).with("Reader", 1);
+    let planted =
+        planted.with("Layout", "\"plain\"").with("Encrypted", "[]").with("Expiry", r#"{"expires":"Until"}"#);
+    let served = served([expired("1"), expired("2"), planted]);
+    let run = |arguments: &[&str]| {
+        let mut command = tables();
+        command.args(["upkeep", "azure", "Employees", "--once"]).args(arguments);
+        command.env("AZURE_STORAGE_CONNECTION_STRING", &served.secret).assert()
+    };
+    let count = |entities: &str| {
+        let mut command = tables();
+        command.args(["count", "azure", "Employees"]).env("AZURE_STORAGE_CONNECTION_STRING", &served.secret);
+        command.assert().success().stdout(contains(entities));
+    };
+    run(&[]).code(4).stderr(contains("Session=Until").and(contains("--trust-expiry")));
+    run(&["--trust-expiry", "Session=Other"]).code(4);
+    run(&["--trust-expiry", "Session"]).code(2).stderr(contains("a type and a property"));
+    count("2");
+    run(&["--trust-expiry", "Session=Until"]).success();
+    count("0");
+}
+
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Photo", rename_all = "PascalCase")]
 struct Photo {

@@ -47,14 +47,16 @@ use table_core::engine::entity_size;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
-use table_core::store::{CycleDetector, ErrorKind, Result, TableStore, TableStoreExt as _, limits};
+use table_core::store::{
+    CycleDetector, ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, limits,
+};
 
 use self::partitions::Partitions;
 use self::properties::Properties;
 use self::report::Findings;
 use self::times::Times;
 use crate::blobs::BlobStores;
-use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport, whole_manifest};
+use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport, refused_rows};
 use crate::journal::{has_mark, is_journal_row, is_pending};
 
 pub use self::report::{
@@ -182,7 +184,7 @@ impl Examination {
     /// The table does not exist, or the store cannot be read. A page that is damaged on disk is a finding: the report is then of the
     /// rows before it ([`TableExamination::is_complete`]).
     pub async fn run(&self) -> Result<TableExamination> {
-        let manifest = whole_manifest(&*self.store, &self.table).await?;
+        let manifest = ManifestCache::for_store(&*self.store).get(&*self.store, &self.table).await?;
         let mut pass = Pass::new(self, &manifest);
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
@@ -244,7 +246,7 @@ impl Examination {
                 None,
             );
         }
-        for row in &manifest.refused {
+        for row in refused_rows(manifest) {
             findings.add(Problem::RefusedRow, &row.reason, Some(&row.key));
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures_util::stream;
-use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::model::{Entity, Key, TableName, ValueRef, entry_id};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::{BulkSummary, ErrorKind, TableStore};
@@ -385,7 +385,7 @@ pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
     let id = index.id().to_owned();
     let people = table.open(index).await.expect("an index");
     let planted = Entity::from(key("Cities", "city_Bern_9"))
-        .with(Entry::INDEX, id)
+        .with(Entry::INDEX, entry_id(&id, Some(people.table())))
         .with(Entry::OWNER_PARTITION, "Sales")
         .with(Entry::OWNER_ROW, "9")
         .with("Secret", "planted");

@@ -217,28 +217,39 @@ pub(crate) async fn two_entities_with_one_entry_key_are_refused(harness: &Harnes
     }
 }
 
-/// A table of entries serves one table: a scrub would take the entries of another table's entities for dangling
-/// entries.
-pub(crate) async fn tables_of_entries_serve_one_table(harness: &Harness) {
+/// Two tables keep the entries of equal definitions in one table: equal keys of their entities are told apart, and a scrub or a
+/// removal of one leaves the rows of the other.
+pub(crate) async fn tables_share_a_table_of_entries(harness: &Harness) {
     let (mine, other) = (harness.table().await, harness.table().await);
     let entries = harness.table().await.name().clone();
     let index = || {
         let placement = Placement::OtherTable(entries.clone());
-        vec![Index::keyed("city", placement, "{City}", "{PartitionKey}_{RowKey}").expect("a template")]
+        vec![Index::keyed("city", placement, "{City}", "{Age:03}_{RowKey}").expect("a template")]
     };
     let (people, _) = open_in(harness, mine.name().clone(), index(), options()).await;
+    let (others, _) = open_in(harness, other.name().clone(), index(), options()).await;
     people.insert(person(1, "oslo", 1)).await.expect("an insert");
-    let store: Arc<dyn TableStore> = harness.store().clone();
-    let refused = IndexedEntities::open(store, other.name().clone(), index(), options()).await;
-    let refused = refused.expect_err("a table with the entries of another table").to_string();
-    assert!(refused.contains(mine.name().as_str()), "{refused}");
-    assert!(refused.contains("a separate table"), "{refused}");
+    others.insert(person(1, "oslo", 2)).await.expect("an insert");
+    let collision = others.upsert(person(1, "oslo", 1)).await.expect_err("the entry of another table");
+    assert!(collision.is_key_collision(), "{collision}");
+    others.upsert(person(1, "oslo", 3)).await.expect("another key");
+    let in_oslo = IndexQuery::partition("oslo");
+    for (table, age) in [(&people, 1), (&others, 3)] {
+        let scrub = table.scrub("city", ScrubMode::Repair).await.expect("a scrub");
+        assert_eq!((scrub.entries, scrub.dangling, scrub.missing), (1, 0, 0));
+        let found = table.all("city", &in_oslo, Trust::Entity).await.expect("a lookup");
+        assert_eq!(
+            found.iter().map(|found| found.get("Age")).collect::<Vec<_>>(),
+            [Some(ValueRef::Int32(age))]
+        );
+    }
     let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
     let is_alone = harness.store().local_writers().is_some_and(|local| !local.is_served());
     assert_eq!(
         meter.total(),
         if is_alone { 2 } else { 3 },
-        "its owner, the manifest, and its row where others write"
+        "the manifest, the consents, and its row where others write"
     );
-    assert_eq!(again.all("city", &IndexQuery::partition("oslo"), Trust::Entry).await.expect("one").len(), 1);
+    others.drop_index("city").await.expect("a removal");
+    assert_eq!(again.all("city", &in_oslo, Trust::Entry).await.expect("one").len(), 1);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
-use table_core::model::{Entity, IfMatch, Key, TableName};
+use table_core::model::{Entity, IfMatch, Key, TableName, entry_id};
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_patterns::index::{
     Index, IndexOptions, IndexState, IndexedEntities, Overflow, Payload, Placement, ScrubCursor, ScrubMode,
@@ -57,6 +57,7 @@ impl World {
 
     /// Counts the entries of the index in one of the tables.
     async fn rows_of(&self, table: &TableName, index: &str) -> usize {
+        let index = &*entry_id(index, Some(&self.table).filter(|own| *own != table));
         let rows = self.store.query_all(table, &Default::default()).await.expect("rows");
         rows.iter().filter(|row| table_patterns::index::Entry::index_of(row) == Some(index)).count()
     }

@@ -257,7 +257,12 @@ macro_rules! pattern_behaviours {
                 copies_follow_their_source
                 shards_are_read_in_order
                 two_entities_with_one_entry_key_are_refused (virtual_time)
-                tables_of_entries_serve_one_table
+                tables_share_a_table_of_entries (virtual_time)
+            }
+            planted {
+                a_planted_definition_changes_no_other_table (virtual_time)
+                an_entry_changes_only_its_own_row (virtual_time)
+                a_damaged_manifest_stops_no_read_and_no_write
             }
             index_upkeep {
                 a_changed_definition_is_a_new_generation (virtual_time)

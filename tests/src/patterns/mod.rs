@@ -35,6 +35,7 @@ mod migrations;
 mod models_by_key;
 mod models_in_time;
 mod pages;
+mod planted;
 mod readable;
 mod relationship;
 mod series;

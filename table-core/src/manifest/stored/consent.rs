@@ -2,10 +2,11 @@
 
 use uuid::Uuid;
 
-use super::{FORMAT_PROPERTY, StoredIndex, text};
+use super::index::RENEWAL;
+use super::{FORMAT_PROPERTY, StoredIndex, guid, text};
 use crate::error::Result;
 use crate::manifest::FORMAT;
-use crate::model::{Entity, Key, MANIFEST_PARTITION, TableName, ValueRef, key_order};
+use crate::model::{Entity, Key, MANIFEST_PARTITION, TableName, key_order};
 use crate::profile::ServiceProfile;
 use crate::query::Filter;
 
@@ -29,6 +30,8 @@ pub struct Consent {
     pub pairing: Uuid,
     /// The SHA-256 of the definition: [`StoredIndex::definition_sha256`].
     pub definition: String,
+    /// The id that the index row has since the consent, if the definition was there before: [`StoredIndex::renewal`].
+    pub renewal: Option<Uuid>,
 }
 
 impl Consent {
@@ -46,18 +49,22 @@ impl Consent {
     /// # Errors
     /// Returns the errors of [`key`](Self::key).
     pub fn to_entity(&self, profile: &ServiceProfile) -> Result<Entity> {
-        Ok(Entity::from(self.key(profile)?)
+        let mut row = Entity::from(self.key(profile)?)
             .with(FORMAT_PROPERTY, FORMAT)
             .with(SOURCE, self.source.as_str())
-            .with(PAIRING, self.pairing))
+            .with(PAIRING, self.pairing);
+        if let Some(renewal) = self.renewal {
+            row.properties_mut().set(RENEWAL, renewal);
+        }
+        Ok(row)
     }
 
     /// Reads a row of a manifest; `None` if it is another row, or damaged.
     pub fn read(row: &Entity) -> Option<Self> {
         let (_, definition) = row.key().row().strip_prefix(CONSENT_ROWS)?.split_once('~')?;
         let source = TableName::new(text(row, SOURCE)?).ok()?;
-        let Some(ValueRef::Guid(pairing)) = row.get(PAIRING) else { return None };
-        Some(Self { source, pairing, definition: definition.to_owned() })
+        let (pairing, renewal) = (guid(row, PAIRING)?, guid(row, RENEWAL));
+        Some(Self { source, pairing, definition: definition.to_owned(), renewal })
     }
 
     /// Whether the consent is to this definition of the source with this pairing id.
@@ -71,6 +78,7 @@ impl Consent {
         profile.is_same_table(&self.source, source)
             && self.pairing == pairing
             && self.definition == index.definition_sha256()
+            && self.renewal == index.renewal
     }
 }
 
@@ -95,8 +103,5 @@ pub(super) fn pairing_row(id: Uuid) -> Result<Entity> {
 
 /// The id in a pairing row.
 pub(super) fn pairing_of(row: &Entity) -> Option<Uuid> {
-    match row.get(ID) {
-        Some(ValueRef::Guid(id)) => Some(id),
-        _ => None,
-    }
+    guid(row, ID)
 }

@@ -1,10 +1,11 @@
 //! The manifest row of an index.
 
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use super::entity_type::read_type;
 use super::{DISCRIMINATOR, FORMAT_PROPERTY, INDEX_ROWS, TYPE};
-use super::{damaged, integer, key_part, text, to_json};
+use super::{damaged, guid, integer, key_part, text, to_json};
 use crate::error::{Error, Result};
 use crate::manifest::{EntityType, FORMAT, IndexDefinition, IndexState, Placement, Shape};
 use crate::model::{ETag, Entity, INDEX_TABLE, Key, MANIFEST_PARTITION, TableName, split_entry_id};
@@ -16,6 +17,7 @@ const FINGERPRINT: &str = "Fingerprint";
 const SHAPE: &str = "Shape";
 const STATE: &str = "State";
 const PROGRESS: &str = "Progress";
+pub(super) const RENEWAL: &str = "Renewal";
 
 /// One generation of an index in the manifest. Only its state and progress change.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,9 @@ pub struct StoredIndex {
     pub state: IndexState,
     /// The position from which an interrupted build continues.
     pub progress: Option<String>,
+    /// The id of the act by which a definition that was there came into force. The [consent](super::Consent) has the same id: a
+    /// program that read the row before that act, and the consent after it, must not take the earlier state for a present one.
+    pub renewal: Option<Uuid>,
     /// The ETag of the row.
     pub etag: Option<ETag>,
     /// Why this program does not know whether the definition is in force: its credential may not read the manifest of the
@@ -68,6 +73,7 @@ impl StoredIndex {
             shape: Some(definition.shape.clone()),
             state,
             progress: None,
+            renewal: None,
             etag: None,
             unconfirmed: None,
             sha256: sha256(&definition.to_json()),
@@ -136,6 +142,9 @@ impl StoredIndex {
         if let Some(progress) = &self.progress {
             row.properties_mut().set(PROGRESS, progress.as_str());
         }
+        if let Some(renewal) = self.renewal {
+            row.properties_mut().set(RENEWAL, renewal);
+        }
         Ok(row)
     }
 
@@ -167,6 +176,14 @@ impl StoredIndex {
         Ok(Entity::from(self.key()?).with(STATE, state.name()).with(PROGRESS, progress.unwrap_or_default()))
     }
 
+    /// Returns the patch that makes the definition a new one, for a consent that comes after the definition.
+    ///
+    /// # Errors
+    /// Returns the errors of [`key`](Self::key).
+    pub fn renewal_patch(&self, renewal: Uuid) -> Result<Entity> {
+        Ok(self.state_patch(IndexState::DeleteOnly, None)?.with(RENEWAL, renewal))
+    }
+
     /// Reads the row of an index of `table`.
     ///
     /// # Errors
@@ -189,6 +206,7 @@ impl StoredIndex {
                 shape: serde_json::from_str(needed(SHAPE)?).ok(),
                 state,
                 progress: None,
+                renewal: None,
                 etag: None,
                 unconfirmed: None,
                 sha256: sha256(text_of_definition),
@@ -208,6 +226,7 @@ impl StoredIndex {
         }
         read.table.take_if(|other| profile.is_same_table(other, table));
         read.progress = text(row, PROGRESS).filter(|progress| !progress.is_empty()).map(str::to_owned);
+        read.renewal = guid(row, RENEWAL);
         read.etag = row.etag().cloned();
         read.row = Some(row.key().clone());
         Ok(read)

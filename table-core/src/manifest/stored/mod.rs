@@ -159,6 +159,13 @@ fn text<'a>(row: &'a Entity, name: &str) -> Option<&'a str> {
     }
 }
 
+fn guid(row: &Entity, name: &str) -> Option<Uuid> {
+    match row.get(name) {
+        Some(ValueRef::Guid(id)) => Some(id),
+        _ => None,
+    }
+}
+
 fn integer(row: &Entity, name: &'static str) -> Result<i32> {
     match row.get(name) {
         Some(ValueRef::Int32(number)) => Ok(number),

@@ -142,7 +142,7 @@ impl World {
 
     fn consent(&self, pairing: Uuid) -> Consent {
         let definition = self.stored.definition_sha256().to_owned();
-        Consent { source: table("guests"), pairing, definition }
+        Consent { source: table("guests"), pairing, definition, renewal: None }
     }
 
     async fn is_in_force(&self) -> Result<bool> {
@@ -165,6 +165,7 @@ async fn a_definition_that_leaves_its_table_needs_the_consent_of_the_other_table
         ("Third", consent.clone()),
         ("Victim", Consent { pairing: Uuid::from_u128(2), ..consent.clone() }),
         ("Victim", Consent { source: table("Third"), ..consent.clone() }),
+        ("Victim", Consent { renewal: Some(id), ..consent.clone() }),
         ("Victim", Consent { definition: "0".repeat(64), ..consent.clone() }),
     ] {
         world.put(to, wrong.to_entity(&profile)?).await?;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use table_core::manifest::{Consent, IndexState, Manifest, StoredIndex};
+use table_core::manifest::{Consent, Manifest, StoredIndex};
 use table_core::model::{IfMatch, MANIFEST_PARTITION, PartitionKey, TableName};
 use table_core::store::{Error, GroupTransaction, Operation, Result};
 use uuid::Uuid;
@@ -39,7 +39,8 @@ pub(super) async fn give(set: &IndexSet, loaded: &Loaded, indexes: &[StoredIndex
         let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, profile);
         for index in indexes {
             let definition = index.definition_sha256().to_owned();
-            let consent = Consent { source: set.table().clone(), pairing, definition };
+            let renewal = index.renewal;
+            let consent = Consent { source: set.table().clone(), pairing, definition, renewal };
             group.push(Operation::InsertOrReplace(consent.to_entity(profile)?))?;
         }
         store.transact(other, group).await?;
@@ -80,13 +81,12 @@ async fn pairing_of(set: &IndexSet, manifest: &Manifest) -> Result<Uuid> {
 }
 
 /// Brings a definition of the manifest into force: sets its state to delete-only, as that of a new definition, and gives the consent.
-/// The state comes first: in any other one, programs would take the index for one that every earlier write has maintained. Then the
+/// The state comes first: in any other one, programs would take the index for one that every earlier write has maintained. Row
+/// and consent have an id of this act, so that a program which reads one before the act and the other after it sees no consent. Then the
 /// index must be [built](super::IndexedEntities::build). 2 requests, and 1 more if the table has no pairing id.
 pub(super) async fn bring_into_force(set: &IndexSet, loaded: &Loaded, index: &StoredIndex) -> Result<()> {
     let mut index = index.clone();
-    if index.state != IndexState::DeleteOnly || index.progress.is_some() {
-        set.manifest().advance(&mut index, IndexState::DeleteOnly, None).await?;
-    }
+    set.manifest().renew(&mut index, Uuid::new_v4()).await?;
     give(set, loaded, std::slice::from_ref(&index)).await?;
     drop(set.announce_change());
     set.refresh().await
@@ -95,8 +95,12 @@ pub(super) async fn bring_into_force(set: &IndexSet, loaded: &Loaded, index: &St
 /// Takes the consent to a dropped definition back. 1 request.
 pub(super) async fn take_back(set: &IndexSet, manifest: &Manifest, index: &StoredIndex) -> Result<()> {
     let (Some(other), Some(pairing)) = (&index.table, manifest.pairing()) else { return Ok(()) };
-    let consent =
-        Consent { source: set.table().clone(), pairing, definition: index.definition_sha256().to_owned() };
+    let consent = Consent {
+        source: set.table().clone(),
+        pairing,
+        definition: index.definition_sha256().to_owned(),
+        renewal: None,
+    };
     let delete = Operation::Delete(consent.key(set.store().profile())?, IfMatch::Any);
     match set.store().write(other, delete).await {
         Err(error) if error.is_gone() || error.is_table_not_found() => Ok(()),

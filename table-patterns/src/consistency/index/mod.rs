@@ -139,7 +139,7 @@ pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;
 pub(crate) use self::rows::is_entity;
 pub use self::scrub::{ScrubCursor, ScrubMode, ScrubReport};
-pub(crate) use self::states::manifest::whole_manifest;
+pub(crate) use self::states::manifest::refused_rows;
 pub use self::states::processes::ProcessId;
 pub use self::states::waiting::{Waiting, WaitingFor};
 pub use self::stored::Stored;

@@ -36,16 +36,20 @@ impl EntityTable {
         self.maintainer.prepare().await
     }
 
+    /// Whether an index of this table has written a row, and not one of another table.
+    pub(super) fn is_of_own_index(&self, table: &TableName, row: &Entity) -> bool {
+        let Some(index) = Entry::index_of(row) else { return false };
+        let is_in_own_table = table.as_str().eq_ignore_ascii_case(self.name.as_str());
+        match split_entry_id(index).1 {
+            None => is_in_own_table,
+            Some(source) => !is_in_own_table && self.name.as_str().eq_ignore_ascii_case(source),
+        }
+    }
+
     /// The owner of a row that an index of this table has written; `None` for any other row: an entity, or an entry of an index of
     /// another table. Only the former may be changed or deleted.
     pub(super) fn owner_of_entry(&self, table: &TableName, row: &Entity) -> Option<Key> {
-        let (_, source) = split_entry_id(Entry::index_of(row)?);
-        let is_in_own_table = table.as_str().eq_ignore_ascii_case(self.name.as_str());
-        let is_own = match source {
-            None => is_in_own_table,
-            Some(source) => !is_in_own_table && self.name.as_str().eq_ignore_ascii_case(source),
-        };
-        if is_own { Entry::owner_of(row).ok() } else { None }
+        if self.is_of_own_index(table, row) { Entry::owner_of(row).ok() } else { None }
     }
 
     /// The entries that an entity has.

@@ -148,7 +148,7 @@ impl Sweep<'_> {
         // An entity of the table may have a property of that name, too, and so has a reservation of another table's index.
         // A damaged one is reported, whosever it is.
         let is_damaged = |row: &Entity| Entry::index_of(row).is_some() && damage(row).is_some();
-        let is_ours = |row: &Entity| self.entities.owner_of_entry(table, row).is_some();
+        let is_ours = |row: &Entity| self.entities.is_of_own_index(table, row);
         Ok(rows.into_iter().filter(|row| is_ours(row) || is_damaged(row)).collect())
     }
 

@@ -172,7 +172,8 @@ async fn a_sweep_continues_after_a_damaged_row() -> Result<()> {
     let world = world().await?;
     world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
     let (names, people) = (TableName::new("Names")?, world.journal.table().clone());
-    let bad_reservation = Entity::new("kay", "")?.with(Entry::INDEX, "name").with("OwnerPending", true);
+    let bad_reservation =
+        Entity::new("kay", "")?.with(Entry::INDEX, "name@people").with("OwnerPending", true);
     world.store.write(&names, Operation::Insert(bad_reservation)).await?;
     let bad_journal_row = Entity::new("p", "~~j_00000000000000000000000000000000")?;
     world.store.write(&people, Operation::Insert(bad_journal_row)).await?;

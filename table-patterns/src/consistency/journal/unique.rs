@@ -421,7 +421,7 @@ impl UniqueKeys<'_> {
 
     /// Whether a row is a unique row of an index of this table.
     pub(super) fn is_own_row(&self, at: &Location, row: &Entity) -> bool {
-        is_unique_row(row) && self.entities.owner_of_entry(&at.table, row).is_some()
+        is_unique_row(row) && self.entities.is_of_own_index(&at.table, row)
     }
 
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {

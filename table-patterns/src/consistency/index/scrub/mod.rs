@@ -12,7 +12,7 @@ mod report;
 mod shared;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
-use table_core::model::{Entity, Key};
+use table_core::model::{Entity, Key, split_entry_id};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Result};
 
@@ -182,6 +182,11 @@ impl<'a> Scrub<'a> {
             if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
                 continue;
             }
+            if row.as_ref().is_some_and(|row| !is_of_same_table(&wanted, row)) {
+                // An entity, or an entry of another table's index.
+                is_taken = true;
+                continue;
+            }
             let holders = row.as_ref().map(holders).transpose()?;
             let is_anothers = holders.as_ref().is_some_and(|holders| !holders.contains(&wanted.owner));
             if holders.is_some_and(|holders| holders[1..].contains(&wanted.owner)) {
@@ -224,6 +229,11 @@ enum EntryCheck {
     Missing,
     /// The entry's key belongs to another entity.
     Taken,
+}
+
+/// Whether a row is an entry of an index of the same table.
+fn is_of_same_table(wanted: &Entry, row: &Entity) -> bool {
+    Entry::index_of(row).is_some_and(|index| split_entry_id(index).1 == split_entry_id(&wanted.index).1)
 }
 
 /// Whether a row is the entry: the same owner and payload, and no property of an older payload.

@@ -52,23 +52,16 @@ impl ManifestRows<'_> {
     /// Reads the manifest. 1 request, and 1 for each other table that a definition names.
     pub(crate) async fn load(&self) -> Result<Loaded> {
         let mut manifest = Manifest::load(self.store, self.table).await?;
-        let mut refused = Vec::new();
-        let mut table = TableRow::default();
-        let mut processes = Vec::new();
-        for row in &manifest.others {
-            let read = if row.key().row() == TableRow::NAME {
-                // Of a damaged row, only the version counts: whoever extends the row writes it again.
-                table.etag = row.etag().cloned();
-                TableRow::read(row).map(|read| table = read)
-            } else {
-                ProcessRow::read(row).map(|process| processes.extend(process))
-            };
-            if let Err(reason) = read {
-                refused.push(RefusedRow::new(row.key(), &reason));
-            }
-        }
-        manifest.refused.extend(refused);
-        Ok(Loaded { manifest, table, processes })
+        manifest.refused = refused_rows(&manifest);
+        let row = manifest.other(TableRow::NAME);
+        let table = row.map(|row| {
+            // Of a damaged row, only the version counts: whoever extends the row writes it again.
+            let damaged = TableRow { etag: row.etag().cloned(), ..TableRow::default() };
+            TableRow::read(row).unwrap_or(damaged)
+        });
+        let processes =
+            manifest.others.iter().filter_map(|row| ProcessRow::read(row).ok().flatten()).collect();
+        Ok(Loaded { table: table.unwrap_or_default(), manifest, processes })
     }
 
     /// Reads the row of one index in force, by its id. As many requests as [`load`](Self::load).
@@ -141,6 +134,14 @@ impl ManifestRows<'_> {
         let merge = Operation::Merge(patch, condition(index)?);
         let written = self.store.write(self.table, merge).await?;
         (index.state, index.progress, index.etag) = (state, progress, written.etag);
+        Ok(())
+    }
+
+    /// Makes a definition a new one, in the version that was read: delete-only, with this id. 1 request.
+    pub(crate) async fn renew(&self, index: &mut StoredIndex, renewal: Uuid) -> Result<()> {
+        let merge = Operation::Merge(index.renewal_patch(renewal)?, condition(index)?);
+        index.etag = self.store.write(self.table, merge).await?.etag;
+        (index.state, index.progress, index.renewal) = (IndexState::DeleteOnly, None, Some(renewal));
         Ok(())
     }
 
@@ -279,7 +280,13 @@ impl ManifestRows<'_> {
     }
 }
 
-/// Reads the manifest with every row that says nothing. 1 request, and 1 for each other table that a definition names.
-pub(crate) async fn whole_manifest(store: &dyn TableStore, table: &TableName) -> Result<Manifest> {
-    Ok(ManifestRows { store, table }.load().await?.manifest)
+/// The rows of a manifest that say nothing: those of indexes and types, and damaged ones of processes and of the table.
+pub(crate) fn refused_rows(manifest: &Manifest) -> Vec<RefusedRow> {
+    let mut refused = manifest.refused.clone();
+    for row in &manifest.others {
+        let is_table = row.key().row() == TableRow::NAME;
+        let read = if is_table { TableRow::read(row).map(drop) } else { ProcessRow::read(row).map(drop) };
+        refused.extend(read.err().map(|reason| RefusedRow::new(row.key(), &reason)));
+    }
+    refused
 }

@@ -1,14 +1,16 @@
 //! Definitions whose entries are in another table: which are in force, and which rows they may touch.
 
+use futures_util::{TryStreamExt as _, stream};
 use serde_json::json;
-use table_core::manifest::{IndexDefinition, IndexState, Manifest, StoredIndex};
-use table_core::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, TableName};
+use table_core::manifest::{IndexDefinition, IndexState, Manifest, StoredIndex, WriteTarget};
+use table_core::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use table_core::query::Query;
-use table_core::store::{GroupTransaction, Operation, Outcome, Result, TableStore, TableStoreExt as _};
-use table_core::typed::Table;
+use table_core::store::{
+    GroupTransaction, ManifestCache, Operation, Outcome, Result, TableStore, TableStoreExt as _,
+};
 
 use super::world::{World, person, rows_left};
-use crate::index::{Entry, Index, IndexedEntities, Payload, Placement, ScrubMode, Trust};
+use crate::index::{BulkInsert, Entry, Index, IndexedEntities, Payload, Placement, ScrubMode, Trust};
 
 fn other() -> TableName {
     TableName::from_static("ByCity")
@@ -63,8 +65,12 @@ async fn a_planted_definition_reaches_no_other_table() -> Result<()> {
     guests.insert(pointing("1", "new")).await?;
     guests.insert(pointing("2", "old")).await?;
     guests.modify(&Key::new("g", "before")?, |_| Ok(None)).await?;
-    guests.insert_all(vec![pointing("3", "new")]).await?;
-    Table::<Entity>::new(world.store.clone(), people())?.insert(&pointing("4", "new")).await?;
+    let rows = stream::iter([Ok(pointing("3", "new"))]);
+    let imported: Vec<_> = guests.insert_all(rows, BulkInsert::default()).try_collect().await?;
+    assert!(imported[0].result.is_ok());
+    let plain = ManifestCache::for_store(&*world.store).plain_write(&*world.store, &people()).await?;
+    plain.manifest().check_plain(&people(), WriteTarget::Entity(&pointing("4", "new")), "a write", "")?;
+    drop(plain);
     guests.journal().sweep(&[other()], Default::default()).await?;
     assert_eq!(victims(&world).await?, before);
 
@@ -309,7 +315,7 @@ async fn programs_that_declare_at_once_agree() -> Result<()> {
     }
     let consents = victims(&world).await?;
     assert_eq!(consents.len(), 1, "{consents:?}");
-    let mut group = GroupTransaction::new(MANIFEST_PARTITION.try_into()?, world.store.profile());
+    let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, world.store.profile());
     group.push(Operation::Delete(consents[0].key().clone(), IfMatch::Any))?;
     world.store.transact(&other(), group).await?;
     assert_eq!(Manifest::load(&*world.store, &people()).await?.not_in_force.len(), 1);

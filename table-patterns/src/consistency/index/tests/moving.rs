@@ -194,7 +194,7 @@ async fn after_the_death_of_a_mover_the_entity_has_one_key() -> Result<()> {
             }
             assert_eq!(age(&two.settled().await?), expected, "{then:?}, dead before request {request}");
             if ended {
-                assert_eq!(request, 13, "{then:?}");
+                assert_eq!(request, 14, "{then:?}");
                 break;
             }
         }

@@ -121,10 +121,10 @@ async fn costs(indexes: Indexes, queued: bool) -> Result<[Cost; 5]> {
 async fn a_write_that_is_cleared_first_waits_for_these_round_trips() -> Result<()> {
     let indexes = |plain, unique| costs(Indexes { plain, unique }, false);
     assert_eq!(indexes(0, 0).await?, [cost(1, 1), cost(2, 2), cost(2, 2), cost(1, 1), cost(1, 1)]);
-    assert_eq!(indexes(1, 0).await?, [cost(4, 4), cost(6, 5), cost(5, 5), cost(5, 4), cost(4, 4)]);
-    assert_eq!(indexes(3, 0).await?, [cost(6, 4), cost(10, 5), cost(7, 5), cost(9, 4), cost(6, 4)]);
+    assert_eq!(indexes(1, 0).await?, [cost(4, 4), cost(7, 6), cost(6, 6), cost(6, 5), cost(5, 5)]);
+    assert_eq!(indexes(3, 0).await?, [cost(6, 4), cost(13, 6), cost(10, 6), cost(12, 5), cost(9, 5)]);
     assert_eq!(indexes(0, 1).await?, [cost(5, 5), cost(8, 6), cost(6, 6), cost(7, 5), cost(5, 5)]);
-    assert_eq!(indexes(2, 2).await?, [cost(9, 5), cost(16, 6), cost(10, 6), cost(15, 5), cost(9, 5)]);
+    assert_eq!(indexes(2, 2).await?, [cost(9, 5), cost(18, 7), cost(12, 7), cost(17, 6), cost(11, 6)]);
     Ok(())
 }
 
@@ -132,8 +132,8 @@ async fn a_write_that_is_cleared_first_waits_for_these_round_trips() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn a_ticket_that_is_cleared_first_takes_two_round_trips_more() -> Result<()> {
     let indexes = |plain, unique| costs(Indexes { plain, unique }, true);
-    assert_eq!(indexes(1, 0).await?, [cost(6, 6), cost(8, 7), cost(7, 7), cost(7, 6), cost(6, 6)]);
-    assert_eq!(indexes(2, 2).await?, [cost(11, 7), cost(18, 8), cost(12, 8), cost(17, 7), cost(11, 7)]);
+    assert_eq!(indexes(1, 0).await?, [cost(6, 6), cost(9, 8), cost(8, 8), cost(8, 7), cost(7, 7)]);
+    assert_eq!(indexes(2, 2).await?, [cost(11, 7), cost(20, 9), cost(14, 9), cost(19, 8), cost(13, 8)]);
     Ok(())
 }
 
@@ -147,11 +147,11 @@ async fn a_write_waits_for_these_round_trips() -> Result<()> {
         Ok::<_, table_core::Error>(costs.map(|cost| cost.round_trips))
     };
     assert_eq!(waits(0, 0, false).await?, [1, 2, 2, 1, 1]);
-    assert_eq!(waits(1, 0, false).await?, [3, 4, 4, 3, 3]);
-    assert_eq!(waits(3, 0, false).await?, [3, 4, 4, 3, 3]);
+    assert_eq!(waits(1, 0, false).await?, [3, 5, 5, 4, 4]);
+    assert_eq!(waits(3, 0, false).await?, [3, 5, 5, 4, 4]);
     assert_eq!(waits(0, 1, false).await?, [4, 5, 5, 4, 4]);
-    assert_eq!(waits(2, 2, false).await?, [4, 5, 5, 4, 4]);
-    assert_eq!(waits(2, 2, true).await?, [5, 6, 6, 5, 5]);
+    assert_eq!(waits(2, 2, false).await?, [4, 6, 6, 5, 5]);
+    assert_eq!(waits(2, 2, true).await?, [5, 7, 7, 6, 6]);
 
     let distance = Distance::open(Indexes { plain: 2, unique: 2 }, later(), true).await?;
     let (cost, counts) = distance
