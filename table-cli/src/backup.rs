@@ -1,6 +1,6 @@
 //! `tables backup` and `tables restore`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use table_azure::wire::{EntityEncoder, decode_entity};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName, Ticks};
 use table_core::store::{Error, ErrorKind};
-use table_patterns::bulk::{BackupDirectory, BackupJob, BulkOptions, RestoreJob, RowFormat};
+use table_patterns::bulk::{
+    BackupDirectory, BackupJob, BulkOptions, EncodedRows, RestoreJob, RowFormat, RowsSize,
+};
 
 use crate::blobs::{BlobArgs, BlobPlace, root};
 use crate::failure::{Failure, Result};
@@ -27,24 +29,47 @@ impl RowFormat for JsonLines {
         "jsonl.zst"
     }
 
-    fn encode(&self, rows: &[Entity]) -> Result<Vec<u8>, Error> {
+    fn encode(&self, rows: &[Entity]) -> Result<EncodedRows, Error> {
         let (mut encoder, mut text) = (EntityEncoder::default(), Vec::new());
         for row in rows {
             encoder.encode(row, &mut text);
             text.push(b'\n');
         }
-        zstd::encode_all(&*text, zstd::DEFAULT_COMPRESSION_LEVEL)
-            .map_err(|error| Error::corrupt(error.to_string()))
+        let content = zstd::encode_all(&*text, zstd::DEFAULT_COMPRESSION_LEVEL)
+            .map_err(|error| Error::corrupt(error.to_string()))?;
+        Ok(EncodedRows { content, bytes: text.len() as u64 })
     }
 
-    fn decode(&self, file: &[u8]) -> Result<Vec<Entity>, Error> {
+    fn decode(&self, file: &[u8], size: RowsSize) -> Result<Vec<Entity>, Error> {
         let mut text = Vec::new();
-        let read = zstd::Decoder::new(file).and_then(|mut decoder| decoder.read_to_end(&mut text));
+        // One byte more than there may be shows that there are more.
+        let most = size.bytes.saturating_add(1);
+        let read = zstd::Decoder::new(file).and_then(|decoder| decoder.take(most).read_to_end(&mut text));
         read.map_err(|error| Error::corrupt(error.to_string()))?;
-        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines = || text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        if text.len() as u64 > size.bytes || lines().count() as u64 > size.rows {
+            return Err(Error::corrupt(format!(
+                "it has more than the {} rows of {} bytes that the backup names",
+                size.rows, size.bytes
+            )));
+        }
+        let lines = lines();
         // Without ETag and Timestamp: a restored row gets new ones from its store.
         lines.map(|line| Ok(decode_entity(line)?.with_system(None, None))).collect()
     }
+}
+
+/// The failure of a restore that has left out tables, or has written only a part of them.
+fn incomplete(failed: &BTreeMap<TableName, Error>) -> Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = failed.keys().map(TableName::as_str).collect();
+    Err(Failure::Damaged(format!(
+        "these tables are missing or not complete: {}; the others are restored. When their data is mended, delete what is there of them and restore \
+         them by --table",
+        names.join(", ")
+    )))
 }
 
 /// The arguments of `tables backup`.
@@ -169,6 +194,10 @@ pub(crate) struct RestoreArgs {
     /// Compare the files with their checksums, and restore nothing
     #[arg(long)]
     check: bool,
+    /// Also restore index definitions that write into other tables, and types whose entities expire. Without the option such a backup is
+    /// refused, with their names: whoever could write into the tables of the backup can have added them
+    #[arg(long)]
+    trust_definitions: bool,
     #[command(flatten)]
     blobs: BlobArgs,
     #[command(flatten)]
@@ -193,44 +222,58 @@ impl RestoreArgs {
                 }
                 _ => error.into(),
             })?;
-            let job = self.of_tables(job);
-            // Every file is compared before the target is opened: a damaged backup must not be restored in part.
-            match job.first_fault().await? {
-                Some(fault) => Err(Failure::Damaged(format!("{fault}: nothing was restored"))),
-                None => Ok(job),
-            }
+            let job = self.configured(job)?;
+            // Every file is compared before the target is opened.
+            let faults = job.faults().await?;
+            Ok((job, faults))
         };
-        let job = until_stopped(check, "nothing was restored: run the same command again").await?;
+        let (job, faults) =
+            until_stopped(check, "nothing was restored: run the same command again").await?;
         if self.check {
-            return self.print_checked(&job);
+            return self.print_checked(&job, &faults).await;
         }
+        job.prepare().await.map_err(|error| match error.kind() {
+            ErrorKind::Storage(_) if !faults.is_empty() => {
+                let faults: Vec<_> = faults.values().cloned().collect();
+                Failure::Damaged(format!("{}: nothing was restored", faults.join("; ")))
+            }
+            _ => Failure::refused(error),
+        })?;
         let work = async |open: &mut OpenStore| {
             // The position is in the target store, in a row of the first table: see `RestoreJob`.
-            let work = self.restore(open, directory);
+            let work = self.restore(open, directory, &job);
             until_stopped(work, "run the same command again, which continues the restore").await
         };
         self.store.with_open(Access::WriteOrCreate, self.long.pace, work).await
     }
 
-    /// Restores only the named tables, if there are any.
-    fn of_tables(&self, job: RestoreJob) -> RestoreJob {
-        if self.tables.is_empty() { job } else { job.tables(self.tables.iter().cloned()) }
-    }
-
-    async fn restore(&self, open: &OpenStore, directory: BackupDirectory) -> Result<()> {
-        // The open store repeats requests itself. A writer that did it too would multiply the attempts.
-        let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
-        let job = RestoreJob::open(directory, Arc::clone(&open.store)).await?;
-        let mut job = self.of_tables(job).with_options(options).checked();
+    /// Sets what the arguments say.
+    fn configured(&self, mut job: RestoreJob) -> Result<RestoreJob> {
+        if !self.tables.is_empty() {
+            job = job.tables(self.tables.iter().cloned());
+        }
         if self.force {
             job = job.overwrite();
         }
-        if let Some(blobs) = &self.blobs.blobs {
+        if self.trust_definitions {
+            job = job.trust_definitions();
+        }
+        if let Some(blobs) = self.blobs.blobs.as_ref().filter(|_| !self.check) {
             job = job.with_blobs(blobs.open(true)?, root());
         }
-        if self.blobs.rows_only {
-            job = job.rows_only();
-        }
+        Ok(if self.blobs.rows_only { job.rows_only() } else { job })
+    }
+
+    async fn restore(
+        &self,
+        open: &OpenStore,
+        directory: BackupDirectory,
+        checked: &RestoreJob,
+    ) -> Result<()> {
+        // The open store repeats requests itself. A writer that did it too would multiply the attempts.
+        let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
+        let job = RestoreJob::open(directory, Arc::clone(&open.store)).await?;
+        let job = self.configured(job)?.with_options(options).checked_as(checked);
         let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).with_total(job.rows());
         let progress = SharedProgress::new(progress);
         let job = job.on_progress(progress.after_resumed());
@@ -238,10 +281,17 @@ impl RestoreArgs {
         progress.end();
         let requests = open.meter.total();
         if self.long.json {
+            let failed: serde_json::Map<_, _> = done
+                .failed
+                .iter()
+                .map(|(table, error)| (table.to_string(), error.to_string().into()))
+                .collect();
             let report = json!({
-                "tables": done.tables, "rows": done.rows, "resumed": done.resumed, "unfinished": done.unfinished, "requests": requests,
+                "tables": done.tables, "failed": failed, "rows": done.rows, "resumed": done.resumed, "unfinished": done.unfinished,
+                "requests": requests,
             });
-            return print_json(&report);
+            print_json(&report)?;
+            return incomplete(&done.failed);
         }
         if !self.long.quiet {
             remark(&format!("{} tables with {} rows restored, {requests} requests", done.tables, done.rows));
@@ -252,10 +302,20 @@ impl RestoreArgs {
                 done.unfinished, self.store
             ));
         }
-        Ok(())
+        for (table, error) in &done.failed {
+            remark(&format!("{table}: {}", Failure::from(error.clone())));
+        }
+        incomplete(&done.failed)
     }
 
-    fn print_checked(&self, job: &RestoreJob) -> Result<()> {
+    async fn print_checked(&self, job: &RestoreJob, faults: &BTreeMap<TableName, String>) -> Result<()> {
+        if !faults.is_empty() {
+            let faults: Vec<_> = faults.iter().map(|(table, fault)| format!("{table}: {fault}")).collect();
+            return Err(Failure::Damaged(format!("these tables cannot be restored: {}", faults.join("; "))));
+        }
+        for definition in job.definitions().await? {
+            remark(&format!("a restore needs --trust-definitions: {definition}"));
+        }
         let backup = job.backup();
         let (tables, rows) = (backup.tables.len(), job.rows());
         match self.long.json {
@@ -267,6 +327,27 @@ impl RestoreArgs {
                 one_line(&backup.source),
                 backup.started
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of some kilobytes that names gigabytes, or has more rows than the backup says.
+    #[test]
+    fn a_file_with_more_than_the_backup_names_is_refused() {
+        let row = Entity::new("p", "r").unwrap().with("Text", "x".repeat(1000));
+        let sound = JsonLines.encode(&[row.clone(), row.clone()]).unwrap();
+        let size = RowsSize { rows: 2, bytes: sound.bytes };
+        assert_eq!(JsonLines.decode(&sound.content, size).unwrap(), [row.clone(), row]);
+        let bomb = zstd::encode_all(std::io::repeat(b' ').take(1 << 28), 1).unwrap();
+        assert!(bomb.len() < 1 << 16);
+        let fewer = [RowsSize { rows: 1, ..size }, RowsSize { bytes: sound.bytes - 1, ..size }];
+        let refused = fewer.map(|size| JsonLines.decode(&sound.content, size));
+        for refused in refused.into_iter().chain([JsonLines.decode(&bomb, size)]) {
+            assert!(refused.unwrap_err().to_string().contains("more than"));
         }
     }
 }

@@ -75,9 +75,10 @@ impl Failure {
 }
 
 /// Pairs: what a text of the library advises, and the words of the command line for the same.
-const OPTIONS_OF_METHODS: [(&str, &str); 10] = [
+const OPTIONS_OF_METHODS: [(&str, &str); 11] = [
     ("`overwrite`", "--force"),
     ("`into_existing`", "--force"),
+    ("Set `trust_definitions`", "Give --trust-definitions"),
     ("`with_blobs`", "--blobs"),
     ("set `rows_only`", "give --rows-only"),
     ("`rows_only`", "--rows-only"),

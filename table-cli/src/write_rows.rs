@@ -1,12 +1,10 @@
 //! Writes entities into a table, with the entries of its indexes.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ValueEnum;
-use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexedEntities};
@@ -88,53 +86,20 @@ impl RowWriter<'_> {
         report: &SharedOutcomes,
         progress: &mut Progress,
     ) -> Result<()> {
-        if self.mode == Mode::Insert {
-            // Inserts need no old entity, so they go in groups. The other modes read it, because its entries
-            // are replaced.
-            let options = BulkInsert::default().with_concurrency(self.concurrency);
-            let mut outcomes = std::pin::pin!(indexed.insert_all(rows, options));
-            while let Some(outcome) = outcomes.try_next().await? {
-                locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
-                progress.add(1);
+        let (mode, options) = (self.mode, BulkInsert::default().with_concurrency(self.concurrency));
+        // Inserts need no old entity, so they go in groups. The other modes read it, because its entries are replaced. Both write rows
+        // of one key in the order of the input.
+        let mut outcomes = match mode {
+            Mode::Insert => indexed.insert_all(rows, options).boxed(),
+            Mode::Upsert | Mode::Merge => {
+                indexed.modify_all(rows, options, move |old, row| Ok(combined(mode, old, row))).boxed()
             }
-            return Ok(());
-        }
-        let mode = self.mode;
-        let write = |entity: Entity| async move {
-            let key = entity.key().clone();
-            let written = indexed.modify(&key, |old| Ok(Some(combined(mode, old, &entity)))).await;
-            (key, written.err())
         };
-        let mut rows = std::pin::pin!(rows);
-        let mut in_flight = FuturesUnordered::new();
-        // The keys of the rows in flight. A row with one of them waits in `postponed`, and no other is read until then: rows of one key
-        // are written in the order of the file, so that its last row counts.
-        let mut busy = HashSet::<Key>::new();
-        let (mut postponed, mut failure, mut is_ended) = (None::<Entity>, None, false);
-        loop {
-            if let Some(entity) = postponed.take_if(|entity| !busy.contains(entity.key())) {
-                busy.insert(entity.key().clone());
-                in_flight.push(write(entity));
-            }
-            let can_read = !is_ended && postponed.is_none() && in_flight.len() < self.concurrency.max(1);
-            if in_flight.is_empty() && !can_read {
-                // An error of the file ends the rows. Those that were read before are written, and counted.
-                return failure.map_or(Ok(()), Err);
-            }
-            tokio::select! {
-                biased;
-                row = rows.try_next(), if can_read => match row {
-                    Ok(Some(entity)) => postponed = Some(entity),
-                    Ok(None) => is_ended = true,
-                    Err(error) => (is_ended, failure) = (true, Some(error.into())),
-                },
-                Some((key, error)) = in_flight.next(), if !in_flight.is_empty() => {
-                    busy.remove(&key);
-                    locked(report, |report| report.add(&key.to_string(), error.as_ref()))?;
-                    progress.add(1);
-                }
-            }
+        while let Some(outcome) = outcomes.try_next().await? {
+            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
+            progress.add(1);
         }
+        Ok(())
     }
 }
 

@@ -95,14 +95,14 @@ fn soft_deletion(
     send(slices.drop_expired());
 }
 
-fn backups(backup: &Backup, create: &BackupJob, restore: &RestoreJob) {
+fn backups(create: &BackupJob, restore: &RestoreJob) {
     send(Backup::open(any()));
-    send(backup.first_fault(any(), any()));
     send(create.run());
     send(create.prepare());
     send(any::<PreparedBackup<'_>>().run());
     send(RestoreJob::open(any(), any::<MemoryStore>()));
-    send(restore.first_fault());
+    send(restore.faults());
+    send(restore.definitions());
     send(restore.run());
     send(restore.prepare());
     send(any::<PreparedRestore<'_>>().run());

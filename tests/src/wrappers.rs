@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -11,6 +12,7 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written};
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
 /// A store around another store. A method that is not overridden passes its request on within
 /// [`around`](Self::around). [`impl_table_store`] makes a [`TableStore`] of a wrapper.
@@ -384,3 +386,39 @@ impl StoreWrapper for SmallPageStore {
 }
 
 impl_table_store!(SmallPageStore);
+
+/// Delays its first requests, each less than the request before: requests that are sent together arrive in the reverse order.
+#[derive(Debug)]
+pub(crate) struct LaterIsFaster {
+    store: Arc<dyn TableStore>,
+    requests: AtomicU64,
+}
+
+impl LaterIsFaster {
+    /// The number of requests that are delayed.
+    const DELAYED: u64 = 20;
+
+    pub(crate) fn new(store: Arc<dyn TableStore>) -> Self {
+        Self { store, requests: AtomicU64::new(0) }
+    }
+
+    /// Delays the next requests.
+    pub(crate) fn begin_again(&self) {
+        self.requests.store(0, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl StoreWrapper for LaterIsFaster {
+    fn inner(&self) -> &Arc<dyn TableStore> {
+        &self.store
+    }
+
+    async fn around<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
+        let earlier = self.requests.fetch_add(1, Ordering::SeqCst);
+        sleep(Duration::from_millis(2 * Self::DELAYED.saturating_sub(earlier))).await;
+        request.await
+    }
+}
+
+impl_table_store!(LaterIsFaster);

@@ -59,7 +59,11 @@ pub(crate) async fn insert<T: IndexedEntity>(
     // Some entries were not written in time. A sweep writes them; it waits for leases, so this loop does not spin. (&[]: the table has no
     // unique index in another partition or table.)
     while pending {
-        pending = table.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?.left > 0;
+        let swept = table.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+        if let Some((_, error)) = swept.failures.into_iter().next() {
+            return Err(error.into());
+        }
+        pending = swept.left > 0;
     }
     reader.await?
 }

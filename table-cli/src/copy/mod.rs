@@ -39,6 +39,10 @@ pub(crate) struct CopyArgs {
     /// Also copy into tables that have other rows: copied rows replace rows of the same key, and other rows stay
     #[arg(long)]
     force: bool,
+    /// Also copy index definitions that write into other tables, and types whose entities expire. Without the option a store with such
+    /// definitions is refused, with their names: whoever could write into its tables can have added them
+    #[arg(long, conflicts_with = "filter")]
+    trust_definitions: bool,
     /// Do not compare the tables after the copy
     #[arg(long)]
     no_verify: bool,

@@ -85,6 +85,9 @@ impl CopyArgs {
         if self.blobs.rows_only {
             copy = copy.rows_only().without_index_blobs();
         }
+        if self.trust_definitions {
+            copy = copy.trust_definitions();
+        }
         Ok(if self.force { copy.into_existing() } else { copy })
     }
 

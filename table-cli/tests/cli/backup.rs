@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+use predicates::Predicate;
 use predicates::prelude::*;
 use predicates::str::contains;
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, TableName, Ticks};
+use table_core::prelude::TableEntity;
 use table_core::query::Query;
-use table_core::store::TableStoreExt as _;
+use table_core::store::{TableStore as _, TableStoreExt as _};
+use table_core::typed::Table;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
 use crate::support::{
     embedded, employees, fill, indexed, interrupt_write, keys, of_every_type, on_disk, served, tables,
@@ -151,4 +155,93 @@ fn an_incremental_backup_is_restored_over_a_full_one() {
     tables().args(["restore", &backup, &to]).assert().success();
     tables().args(["restore", &later, &to, "--force"]).assert().success();
     assert_eq!(keys(&directory.path().join("store")), keys(source.path()));
+}
+
+#[derive(TableEntity)]
+#[entity(type = "Session")]
+struct Session {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    number: u32,
+    #[expires]
+    until: Option<Ticks>,
+}
+
+/// A store with an index whose entries are in another table, and a type whose entities expire.
+fn with_definitions() -> (tempfile::TempDir, String) {
+    let (directory, name) = embedded([]);
+    on_disk(directory.path(), async |store| {
+        let (store, ages) = (store.into_shared(), TableName::new("Ages").unwrap());
+        store.create_table(&ages).await.unwrap();
+        let index =
+            Index::keyed("age", Placement::OtherTable(ages), "age_{Age}", "{PartitionKey}_{RowKey}").unwrap();
+        let table = TableName::new("Employees").unwrap();
+        let opened = IndexedEntities::open(store.clone(), table, vec![index], IndexOptions::local());
+        let opened = opened.await.unwrap();
+        for employee in employees() {
+            opened.insert(employee).await.unwrap();
+        }
+        opened.flush().await;
+        let sessions = Table::<Session>::new(store, "Sessions").unwrap();
+        sessions.create_if_missing().await.unwrap();
+        sessions.insert(&Session { user: "ann".into(), number: 1, until: None }).await.unwrap();
+    });
+    (directory, name)
+}
+
+/// What a restore or a copy names without `--trust-definitions`.
+fn named() -> impl Predicate<str> {
+    contains("the index 'age' of the table 'Employees' writes into the table 'Ages'")
+        .and(contains("the type 'Session' of the table 'Sessions' expire"))
+        .and(contains("--trust-definitions"))
+}
+
+#[test]
+fn definitions_that_act_beyond_their_rows_need_an_option() {
+    let (_source, from) = with_definitions();
+    let (directory, backup, to) = places();
+    tables().args(["backup", &from, &backup]).assert().success();
+    tables().args(["restore", &backup, &to]).assert().code(2).stderr(named());
+    tables().args(["restore", &backup, &to, "--check"]).assert().success().stderr(named());
+    assert!(!directory.path().join("store").exists(), "nothing was written");
+    tables().args(["restore", &backup, &to, "--trust-definitions"]).assert().success();
+    // The consent of the other table is restored too, so the index is in force.
+    let scrub = tables().args(["index", &to, "Employees", "scrub"]).assert().success();
+    scrub.stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
+
+    let copy = format!("embedded:{}", directory.path().join("copy").display());
+    tables()
+        .args(["copy", &from, &copy])
+        .assert()
+        .code(2)
+        .stderr(named().and(contains("nothing was copied")));
+    tables().args(["copy", &from, &copy, "--trust-definitions"]).assert().success();
+    let scrub = tables().args(["index", &copy, "Employees", "scrub"]).assert().success();
+    scrub.stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
+    // Without the table of the definition there is nothing to trust.
+    let one = format!("embedded:{}", directory.path().join("one").display());
+    tables().args(["copy", &from, &one, "--table", "Ages"]).assert().success();
+}
+
+#[test]
+fn a_restore_goes_on_with_the_other_tables() {
+    let (source, from) = embedded(employees());
+    on_disk(source.path(), async |store| fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await);
+    let (directory, backup, to) = places();
+    tables().args(["backup", &from, &backup]).assert().success();
+    let file = Path::new(&backup).join("Employees/000000.jsonl.zst");
+    let mut content = fs::read(&file).unwrap();
+    content[20] ^= 1;
+    fs::write(&file, content).unwrap();
+    let check = tables().args(["restore", &backup, &to, "--check"]).assert().code(4);
+    check.stderr(contains("Employees: the file Employees/000000.jsonl.zst").and(contains("Orders").not()));
+    let restore = tables().args(["restore", &backup, &to]).assert().code(4);
+    let text = "these tables are missing or not complete: Employees; the others are restored";
+    restore.stderr(
+        contains("1 tables with 1 rows restored").and(contains(text)).and(contains("checksum differs")),
+    );
+    assert_eq!(rows(&directory.path().join("store"), "Orders").len(), 1);
+    let list = tables().args(["list", &to]).assert().success();
+    list.stdout(contains("Employees").not());
 }

@@ -145,7 +145,9 @@ fn entries_in_another_table_are_copied_with_their_entities() {
     copy(&["--rename", "Employees=People"]).code(2).stderr(contains("refer to the name"));
     copy(&["--rename", "Employees=Ages"]).code(2).stderr(contains("two tables would be copied to 'Ages'"));
     assert!(rows_absent(&directory));
-    let all = copy(&[]).success();
+    copy(&[]).code(2).stderr(contains("--trust-definitions"));
+    assert!(rows_absent(&directory));
+    let all = copy(&["--trust-definitions"]).success();
     all.stderr(contains("Ages: 3 rows copied, and equal").or(contains("Ages: 4 rows copied, and equal")));
     // A new table of the source is copied to a target that has the others already.
     on_disk(source.path(), async |store| fill(&store, "Orders", employees()).await);

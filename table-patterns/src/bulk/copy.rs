@@ -11,12 +11,13 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use sha2::{Digest, Sha256};
 use table_core::manifest::{Layout, Manifest};
-use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, ValueRef};
+use table_core::model::{ENCRYPTION_HEADERS, Entity, MANIFEST_PARTITION, TableName, ValueRef};
 use table_core::query::{Continuation, Filter, Query, Select};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::compare::{Side, compare_with_progress};
 use super::scan::scan;
+use super::trust::{check_trusted, definitions_beyond};
 use super::windows::{Checkpoint, Windows};
 use super::{BulkOptions, BulkWriter, Comparison};
 use crate::blobs::{BlobStores, first_name_in_blobs};
@@ -50,6 +51,9 @@ const WINDOW_ROWS: usize = 10_000;
 ///   name as it is written, and elsewhere to the name in lower case. If the two differ, the run reads the table once more before it
 ///   writes anything, and refuses a table with ciphertext.
 /// - **Processes:** the rows of the [manifest](table_core::manifest) that say which programs write the source are not copied.
+/// - **Definitions:** a window with an index definition whose entries go into another table, or with a type whose entities expire, is refused,
+///   because programs and upkeep obey them in the target, and whoever could write into the source can have added them:
+///   [`trust_definitions`](Self::trust_definitions) accepts them.
 /// - **Indexes:** index entries in other tables and indexes in blobs are not copied. Copy the other tables too, and
 ///   rebuild such indexes.
 ///
@@ -84,6 +88,7 @@ pub struct CopyJob {
     window: usize,
     blobs: Option<BlobStores>,
     rows_only: bool,
+    trusts_definitions: bool,
     /// Whether the checkpoint stays when the table is copied: the copy of a store removes it when all tables are copied.
     keeps_checkpoint: bool,
     /// Whether the manifest may name a type with large values, so that ciphertext may refer to blobs.
@@ -116,6 +121,7 @@ impl CopyJob {
             window: WINDOW_ROWS,
             blobs: None,
             rows_only: false,
+            trusts_definitions: false,
             keeps_checkpoint: false,
             has_large: true,
             has_checked_ciphertext: false,
@@ -159,6 +165,12 @@ impl CopyJob {
     /// Copies and verifies rows without their blobs.
     pub const fn rows_only(mut self) -> Self {
         self.rows_only = true;
+        self
+    }
+
+    /// Copies index definitions whose entries go into other tables, and types whose entities expire.
+    pub const fn trust_definitions(mut self) -> Self {
+        self.trusts_definitions = true;
         self
     }
 
@@ -328,6 +340,17 @@ impl CopyJob {
         Ok(found)
     }
 
+    /// Refuses definitions that nobody trusts.
+    fn check_definitions(&self, rows: &[Entity]) -> Result<()> {
+        if self.trusts_definitions {
+            return Ok(());
+        }
+        let (store, table) = &self.from;
+        let of_manifest = rows.iter().filter(|row| row.key().partition() == MANIFEST_PARTITION).cloned();
+        let manifest = Manifest::from_rows(store.profile(), table, of_manifest);
+        check_trusted("source", "copied of these rows", &definitions_beyond(table, &manifest))
+    }
+
     /// Refuses rows whose blobs would not be copied, and rows in ciphertext, which may refer to blobs.
     fn check_blobs(&self, rows: &[Entity]) -> Result<()> {
         let may_refer = !self.rows_only && self.has_large;
@@ -408,7 +431,7 @@ impl CopyJob {
             // A failed read drops the write: the next run upserts the window again, because its checkpoint is
             // not saved.
             let (written, next_window) = try_join(self.write(window.rows), read_next).await?;
-            rows += written;
+            rows = rows.saturating_add(written);
             if let Some(report) = &self.progress {
                 report(rows);
             }
@@ -423,6 +446,7 @@ impl CopyJob {
     }
 
     async fn write(&self, rows: Vec<Entity>) -> Result<u64> {
+        self.check_definitions(&rows)?;
         self.check_blobs(&rows)?;
         self.check_finished(&rows)?;
         self.check_encryption(&rows)?;
@@ -485,10 +509,13 @@ struct CopyPosition {
 
 impl CopyPosition {
     fn read(row: &Entity) -> Result<Self> {
-        let Some(ValueRef::Int64(rows)) = row.get(ROWS) else {
-            return Err(Error::decode("copy job", row.key(), ROWS, "a number", "something else"));
+        let rows = match row.get(ROWS) {
+            Some(ValueRef::Int64(rows)) => u64::try_from(rows).ok(),
+            _ => None,
         };
-        let rows = rows.cast_unsigned();
+        let rows = rows.ok_or_else(|| {
+            Error::decode("copy job", row.key(), ROWS, "a number of rows", "something else")
+        })?;
         match row.get(NEXT) {
             None => Ok(Self { next: None, rows, is_done: true }),
             // Begun, without a finished window. A finished copy has no such property.

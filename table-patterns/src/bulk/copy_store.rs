@@ -9,13 +9,14 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 #[cfg(feature = "blobs")]
 use object_store::path::Path;
-use table_core::manifest::{Manifest, Shape};
+use table_core::manifest::{Consent, Manifest, Shape};
 use table_core::model::{Key, TableName};
 use table_core::query::Query;
 use table_core::store::{CycleDetector, Error, KeyOrder, Result, TableStore, TableStoreExt as _};
 
 use super::compare::Side;
 use super::copy::has_large;
+use super::trust::{check_trusted, definitions_beyond};
 use super::windows::is_of_one_store;
 use super::{BulkOptions, Comparison, CopyJob, compare_tables};
 use crate::blobs::BlobStores;
@@ -64,6 +65,7 @@ pub fn copy_store(from: impl TableStore, to: impl TableStore) -> StoreCopy {
         rows_only: false,
         without_index_blobs: false,
         into_existing: false,
+        trusts_definitions: false,
         progress: None,
         compared: None,
     }
@@ -81,6 +83,9 @@ type Report = Arc<dyn Fn(&TableName, u64) + Send + Sync>;
 /// - the index entries of a table are in another table that is not copied;
 /// - a manifest has an index with lists in blobs, which the copy does not include
 ///   ([`without_index_blobs`](Self::without_index_blobs) accepts it);
+/// - a manifest has an index definition whose entries go into another table, or a type whose entities expire: programs and upkeep obey them
+///   in the target, and whoever could write into the tables of the source can have added them
+///   ([`trust_definitions`](Self::trust_definitions) accepts them);
 /// - ciphertext that the source does not decrypt is bound to another table name, as [`CopyJob`] describes;
 /// - a table gets another name, and its rows depend on the name: index entries in another table, or values in blobs.
 ///
@@ -101,6 +106,7 @@ pub struct StoreCopy {
     rows_only: bool,
     without_index_blobs: bool,
     into_existing: bool,
+    trusts_definitions: bool,
     progress: Option<Report>,
     compared: Option<Arc<dyn Fn(u64) + Send + Sync>>,
 }
@@ -148,6 +154,8 @@ struct PreparedTable {
     has_large: bool,
     /// The number of rows of a target that has the same rows already.
     equal_rows: Option<u64>,
+    /// What the definitions of the table do beyond its rows; nothing for a table that is not copied.
+    definitions: Vec<String>,
 }
 
 /// A table of a copied store that differs from its source.
@@ -217,6 +225,13 @@ impl StoreCopy {
         self
     }
 
+    /// Copies index definitions whose entries go into other tables, and types whose entities expire. Set it for a source into whose
+    /// tables nobody else could write, or after a look at the definitions that a run without it names.
+    pub const fn trust_definitions(mut self) -> Self {
+        self.trusts_definitions = true;
+        self
+    }
+
     /// Calls `report` with a table and the number of its rows copied so far: first with the rows of earlier runs, then after each window.
     pub fn on_progress(mut self, report: impl Fn(&TableName, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(report));
@@ -249,7 +264,12 @@ impl StoreCopy {
         let all = &names;
         let tables =
             stream::iter(names.clone()).map(|table| async move { self.prepare_table(&table, all).await });
-        let tables = tables.buffered(self.tables_at_once).try_collect().await?;
+        let tables: Vec<_> = tables.buffered(self.tables_at_once).try_collect().await?;
+        if !self.trusts_definitions {
+            let definitions: Vec<_> =
+                tables.iter().flat_map(|table| table.definitions.iter().cloned()).collect();
+            check_trusted("source", "copied", &definitions)?;
+        }
         Ok(PreparedCopy { copy: self, tables })
     }
 
@@ -328,7 +348,9 @@ impl StoreCopy {
         job.check_ciphertext().await?;
         let equal_rows =
             if self.into_existing || job.is_begun().await? { None } else { self.equal_rows(table).await? };
-        Ok(PreparedTable { table: table.clone(), has_large, equal_rows })
+        let definitions =
+            if equal_rows.is_none() { definitions_beyond(table, &manifest) } else { Vec::new() };
+        Ok(PreparedTable { table: table.clone(), has_large, equal_rows, definitions })
     }
 
     /// Refuses a table that the copy would leave incomplete, by what its manifest says.
@@ -353,7 +375,8 @@ impl StoreCopy {
             return Ok(());
         }
         // A new name would break what the rows say about the old one: entries and the row of their owner, and the paths of blobs.
-        let reason = if entries.next().is_some() || manifest.other("owner").is_some() {
+        let has_consents = manifest.others.iter().any(|row| Consent::read(row).is_some());
+        let reason = if entries.next().is_some() || has_consents {
             "index entries in another table refer to the name"
         } else if has_large(manifest) {
             "the names of its blobs contain the name"
@@ -385,7 +408,9 @@ impl StoreCopy {
     fn job(&self, table: &TableName, has_large: bool) -> CopyJob {
         let mut job = CopyJob::new(side(&self.from, table), side(&self.to, self.target(table)))
             .with_options(self.options.clone())
-            .with_large(has_large);
+            .with_large(has_large)
+            // They were looked at by `prepare`.
+            .trust_definitions();
         #[cfg(feature = "blobs")]
         if let Some(BlobStores { from, to, root }) = &self.blobs {
             job = job.with_blobs(Arc::clone(from), Arc::clone(to), root.clone());
@@ -415,7 +440,7 @@ impl PreparedCopy<'_> {
     /// The errors of a [`CopyJob::run`]; rows written before stay, and a named copy continues after them.
     pub async fn run(&self) -> Result<StoreCopyReport> {
         let copies = stream::iter(self.tables.clone()).map(|prepared| async move {
-            let PreparedTable { table, has_large, equal_rows } = prepared;
+            let PreparedTable { table, has_large, equal_rows, .. } = prepared;
             let to = self.copy.target(&table).clone();
             if let Some(rows) = equal_rows {
                 return Ok(CopiedTable { table, to, rows, resumed: 0, was_equal: true });

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
-use table_core::model::TableName;
+use table_core::model::{Key, TableName};
 use table_core::store::{BulkOutcome, BulkSummary, Operation, Result, Written};
 use table_core::typed::{IndexedEntity, Table, TableEntity};
 
@@ -15,6 +15,7 @@ use super::{BulkOptions, BulkWriter};
 use crate::index::{BulkInsert, IndexedTable};
 #[cfg(feature = "blobs")]
 use crate::large::LargeTable;
+use crate::rows::in_order::run_in_order;
 use crate::spread::SpreadTable;
 use crate::time_slices::TimeSlices;
 use crate::wide::WideTable;
@@ -233,12 +234,12 @@ one_by_one!(WideTable, |table, _entity| table.entities().table_name().clone(), |
 });
 one_by_one!(TimeSlices, |slices, entity| slices.table_of_entity(entity)?, |written| written);
 
-/// Inserts several entities at once. After an error of the input, the entities before it are inserted, and the error is the
-/// last item.
+/// Inserts several entities at once, and entities of one key in the order of the input. After an error of the input, the entities
+/// before it are inserted, and the error is the last item.
 fn insert_concurrently<'a, T: Send + 'a>(
-    entities: BoxStream<'a, Result<T>>,
+    entities: BoxStream<'a, Result<(TableName, Key, T)>>,
     concurrency: usize,
-    insert: impl Fn(T, u64) -> BoxFuture<'a, BulkOutcome> + Send + 'a,
+    insert: impl Fn((TableName, Key, T), u64) -> BoxFuture<'a, BulkOutcome> + Send + 'a,
 ) -> BoxStream<'a, Result<BulkOutcome>> {
     // The input ends at its first error, which is kept until the entities before it are inserted.
     let failure = Arc::new(Mutex::new(None));
@@ -248,11 +249,10 @@ fn insert_concurrently<'a, T: Send + 'a>(
             entity.map_err(|error| *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(error));
         ready(entity.ok())
     });
-    let inserts = read.enumerate().map(move |(number, entity)| insert(entity, number as u64));
+    let inserts = read.enumerate().map(move |(number, (table, key, entity))| {
+        let written = vec![(table.clone(), key.clone())];
+        (written, insert((table, key, entity), number as u64))
+    });
     let last = stream::once(async move { failure.lock().unwrap_or_else(PoisonError::into_inner).take() });
-    inserts
-        .buffer_unordered(concurrency.max(1))
-        .map(Ok)
-        .chain(last.filter_map(|error| ready(error.map(Err))))
-        .boxed()
+    run_in_order(inserts, concurrency).map(Ok).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
 }

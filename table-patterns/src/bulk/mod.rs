@@ -60,13 +60,14 @@ mod insert;
 mod open_groups;
 mod options;
 mod scan;
+mod trust;
 mod windows;
 mod writer;
 
 #[cfg(feature = "blobs")]
 pub use backup::{
-    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, PreparedBackup, PreparedRestore,
-    RestoreJob, RestoreReport, RowFormat,
+    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, EncodedRows, PreparedBackup,
+    PreparedRestore, RestoreJob, RestoreReport, RowFormat, RowsSize,
 };
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};

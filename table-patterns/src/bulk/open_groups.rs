@@ -1,8 +1,8 @@
 //! Collects operations of one partition into group transactions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use table_core::model::{PartitionKey, TableName};
+use table_core::model::{Key, PartitionKey, TableName};
 use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile};
 use tokio::time::Instant;
 
@@ -12,6 +12,8 @@ use tokio::time::Instant;
 pub(super) struct Batch {
     pub(super) table: TableName,
     pub(super) group: GroupTransaction,
+    /// The keys of the operations.
+    pub(super) keys: HashSet<Key>,
     bytes: usize,
     opened: Instant,
 }
@@ -30,13 +32,16 @@ pub(super) struct OpenGroups {
 }
 
 impl OpenGroups {
-    /// Closes the group of the operation's partition if the operation does not fit into it.
-    pub(super) fn close_if_full(&mut self, table: &TableName, operation: &Operation) -> Option<Batch> {
+    /// Closes the group of the operation's partition if it does not take the operation: the operation does not fit, or another
+    /// operation has its key.
+    pub(super) fn make_room(&mut self, table: &TableName, operation: &Operation) -> Option<Batch> {
         let number = self.find(table, operation.key().partition())?;
-        if self.by_number.get(&number)?.group.fits(operation) { None } else { self.close(number) }
+        let batch = self.by_number.get(&number)?;
+        let takes = batch.group.fits(operation) && !batch.keys.contains(operation.key());
+        if takes { None } else { self.close(number) }
     }
 
-    /// Adds an operation to the group of its partition. The caller has called [`close_if_full`](Self::close_if_full)
+    /// Adds an operation to the group of its partition. The caller has called [`make_room`](Self::make_room)
     /// before: an error therefore means that no group takes the operation.
     pub(super) fn add(
         &mut self,
@@ -49,7 +54,7 @@ impl OpenGroups {
             Some(number) => number,
             None => self.open(table, partition, profile)?,
         };
-        let bytes = size(&operation);
+        let (bytes, key) = (size(&operation), operation.key().clone());
         let Some(batch) = self.by_number.get_mut(&number) else { return Ok(()) };
         if let Err(error) = batch.group.push(operation) {
             // A new group that refuses its first operation goes, so that no group is empty.
@@ -59,14 +64,9 @@ impl OpenGroups {
             return Err(error);
         }
         batch.bytes += bytes;
+        batch.keys.insert(key);
         (self.operations, self.bytes) = (self.operations + 1, self.bytes + bytes);
         Ok(())
-    }
-
-    /// Closes the group of a partition.
-    pub(super) fn close_partition(&mut self, table: &TableName, partition: &str) -> Option<Batch> {
-        let number = self.find(table, partition)?;
-        self.close(number)
     }
 
     /// Closes the oldest group.
@@ -94,7 +94,8 @@ impl OpenGroups {
         let group = GroupTransaction::new(PartitionKey::new(partition)?, profile);
         let number = self.next_number;
         self.next_number += 1;
-        let batch = Batch { table: table.clone(), group, bytes: 0, opened: Instant::now() };
+        let batch =
+            Batch { table: table.clone(), group, keys: HashSet::new(), bytes: 0, opened: Instant::now() };
         self.by_number.insert(number, batch);
         self.by_partition.entry(table.clone()).or_default().insert(partition.into(), number);
         Ok(number)

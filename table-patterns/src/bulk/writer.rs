@@ -1,13 +1,12 @@
 //! Writes streams of operations in group transactions.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use table_core::adapter::Retrying;
 use table_core::manifest::{Manifest, WriteTarget};
@@ -21,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::BulkOptions;
 use super::open_groups::{Batch, OpenGroups};
+use crate::rows::in_order::InOrder;
 use crate::rows::{existing_keys, write_together};
 
 /// Writes a stream of operations on any tables and partitions in few requests. See the [module](super) for the
@@ -130,24 +130,41 @@ type Outcomes = Vec<Result<BulkOutcome>>;
 
 /// A bulk write in progress: all operations that were read and not answered.
 ///
-/// Order of operations on one entity: at most one operation per entity is in `open`, `closed` or `in_flight` (its key is
-/// in `busy`). A second operation on the entity goes to `postponed`, and no input is read until the first is answered.
+/// Order of operations on one entity: a group has at most one of them, `closed` is sent in order, and `groups` sends a group when every
+/// earlier group with one of its keys is answered.
 struct Run<S> {
     /// `None` at the end of the input.
     input: Option<Pin<Box<S>>>,
     /// The error that ended the input.
     failure: Option<Error>,
-    /// The operation that was read last, while another operation on its entity is not answered.
-    postponed: Option<Item>,
     /// The operation that was read last, and the read of its table's manifest.
     awaits_manifest: Option<(Item, BoxFuture<'static, Result<PlainWrite>>)>,
+    /// One spelling of the name of each table: the store may ignore the case, and the order is that of the table.
+    names: TableNames,
     open: OpenGroups,
     closed: VecDeque<Batch>,
-    in_flight: FuturesUnordered<BoxFuture<'static, Vec<BulkOutcome>>>,
-    busy: HashMap<TableName, HashSet<Key>>,
+    groups: InOrder<'static, (TableName, Key), Vec<BulkOutcome>>,
     profile: ServiceProfile,
     sender: Sender,
     options: BulkOptions,
+}
+
+/// The names of tables, each in the spelling that came first.
+#[derive(Debug, Default)]
+struct TableNames {
+    by_identity: HashMap<String, TableName>,
+    by_name: HashMap<TableName, TableName>,
+}
+
+impl TableNames {
+    fn of(&mut self, profile: &ServiceProfile, table: TableName) -> TableName {
+        if let Some(known) = self.by_name.get(&table) {
+            return known.clone();
+        }
+        let first = self.by_identity.entry(profile.table_identity(&table)).or_insert_with(|| table.clone());
+        self.by_name.insert(table, first.clone());
+        first.clone()
+    }
 }
 
 /// Each method returns outcomes as soon as one request is answered, and `None` if the run should continue.
@@ -156,12 +173,11 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         Self {
             input: Some(Box::pin(input)),
             failure: None,
-            postponed: None,
             awaits_manifest: None,
+            names: TableNames::default(),
             open: OpenGroups::default(),
             closed: VecDeque::new(),
-            in_flight: FuturesUnordered::new(),
-            busy: HashMap::new(),
+            groups: InOrder::new(options.concurrency),
             profile: sender.store.profile().clone(),
             sender,
             options,
@@ -171,17 +187,15 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
     /// The outcomes of the next answer; `None` when every operation is answered.
     async fn next(&mut self) -> Option<Outcomes> {
         loop {
-            // The order of these cases bounds the memory: nothing is read while all permits are taken, while a closed group waits to be sent,
-            // or while the operation that was read last waits for its entity or its manifest. Each case makes progress or waits for an answer.
-            if self.in_flight.len() >= self.options.concurrency.max(1) {
+            // The order of these cases bounds the memory: nothing is read while all permits are taken, while as many groups wait for their keys
+            // as may be in flight, while a closed group waits to be sent, or while the operation that was read last waits for its manifest. Each
+            // case makes progress or waits for an answer.
+            if self.groups.is_full() {
                 return self.next_answer().await;
             }
             if let Some(batch) = self.closed.pop_front() {
-                self.in_flight.push(Box::pin(self.sender.clone().write_batch(batch)));
-            } else if let Some(item) = self.postponed.take() {
-                if let Some(outcomes) = self.retry_postponed(item).await {
-                    return Some(outcomes);
-                }
+                let keys = batch.keys.iter().map(|key| (batch.table.clone(), key.clone())).collect();
+                self.groups.push(keys, self.sender.clone().write_batch(batch).boxed());
             } else if self.awaits_manifest.is_some() {
                 if let Some(outcomes) = self.await_manifest().await {
                     return Some(outcomes);
@@ -197,15 +211,6 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         }
     }
 
-    /// Adds the postponed operation if its entity is free; otherwise waits for the next answer.
-    async fn retry_postponed(&mut self, item: Item) -> Option<Outcomes> {
-        if !self.is_busy(&item.0, item.1.key()) {
-            return self.add(item);
-        }
-        self.postponed = Some(item);
-        self.next_answer().await
-    }
-
     /// Reads one operation, unless a request is answered first or the oldest group reaches its time.
     async fn read_input(&mut self) -> Option<Outcomes> {
         let deadline = self.deadline();
@@ -216,11 +221,14 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             // no operation.
             biased;
             item = input.next() => item,
-            Some(outcomes) = self.in_flight.next() => return Some(self.release_keys(outcomes)),
+            Some(outcomes) = self.groups.next() => return Some(self.report(outcomes)),
             () = wait_until(deadline) => return self.close_oldest(),
         };
         match item {
-            Some(Ok(item)) => self.admit(item),
+            Some(Ok((table, operation))) => {
+                let table = self.names.of(&self.profile, table);
+                self.admit((table, operation))
+            }
             Some(Err(error)) => self.end_input(Some(error)),
             None => self.end_input(None),
         }
@@ -256,7 +264,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         let permission = tokio::select! {
             biased;
             permission = read => permission,
-            Some(outcomes) = self.in_flight.next() => return Some(self.release_keys(outcomes)),
+            Some(outcomes) = self.groups.next() => return Some(self.report(outcomes)),
             () = wait_until(deadline) => return self.close_oldest(),
         };
         let (item, _) = self.awaits_manifest.take()?;
@@ -281,35 +289,24 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         None
     }
 
-    /// Adds an operation to the group of its partition, or postpones it behind another operation on its entity.
+    /// Adds an operation to the group of its partition.
     fn add(&mut self, (table, operation): Item) -> Option<Outcomes> {
         let key = operation.key().clone();
-        if self.is_busy(&table, &key) {
-            // The earlier operation may be in an open group: send the group, or the wait would not end.
-            self.closed.extend(self.open.close_partition(&table, key.partition()));
-            self.postponed = Some((table, operation));
-            return None;
-        }
-        // A full group is closed before its successor is opened, so each partition has one open group.
-        self.closed.extend(self.open.close_if_full(&table, &operation));
+        // A group is closed before its successor is opened, so each partition has one open group.
+        self.closed.extend(self.open.make_room(&table, &operation));
         if let Err(error) = self.open.add(&table, operation, &self.profile) {
-            return Some(self.release_keys(vec![BulkOutcome::refused(table, key, error)]));
+            return Some(self.report(vec![BulkOutcome::refused(table, key, error)]));
         }
-        self.busy.entry(table).or_default().insert(key);
         if self.open.exceeds(self.options.max_waiting_operations, self.options.max_waiting_bytes) {
             self.closed.extend(self.open.close_oldest());
         }
         None
     }
 
-    fn is_busy(&self, table: &TableName, key: &Key) -> bool {
-        self.busy.get(table).is_some_and(|keys| keys.contains(key))
-    }
-
     /// The next answer; `None` if no request is in flight.
     async fn next_answer(&mut self) -> Option<Outcomes> {
-        let outcomes = self.in_flight.next().await?;
-        Some(self.release_keys(outcomes))
+        let outcomes = self.groups.next().await?;
+        Some(self.report(outcomes))
     }
 
     /// The remaining answers, then the input's error.
@@ -320,13 +317,8 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         }
     }
 
-    /// Lets later operations write the entities of these outcomes.
-    fn release_keys(&mut self, outcomes: Vec<BulkOutcome>) -> Outcomes {
-        for outcome in &outcomes {
-            if let Some(keys) = self.busy.get_mut(&outcome.table) {
-                keys.remove(&outcome.key);
-            }
-        }
+    /// Returns outcomes. A failure may end the input.
+    fn report(&mut self, outcomes: Vec<BulkOutcome>) -> Outcomes {
         if self.options.stops_at_failure && outcomes.iter().any(|outcome| outcome.result.is_err()) {
             // Nothing more is read; the requests under way are still answered and reported.
             self.input = None;

@@ -14,7 +14,10 @@ use table_core::store::{
     Error, GroupTransaction, KeyOrder, Operation, Result, TableStore, TableStoreExt as _,
 };
 
-use super::rows::{Change, ChangeKind, change_row, counter_row, cursor, cursor_key, handled_number};
+use super::rows::{
+    Change, ChangeKind, MAX_NUMBER, change_row, counter_key, counter_row, cursor, cursor_key, foreign_change,
+    foreign_cursor, handled_number, next_number,
+};
 
 /// The number of changes in a page.
 const PAGE: usize = 1000;
@@ -46,29 +49,67 @@ impl Changes {
         Ok(rows.iter().map(|row| row.key().partition_key()).collect())
     }
 
+    /// The counters of all partitions, in the order of the store.
+    async fn counters(&self) -> Result<Vec<Entity>> {
+        let counters = Query::new().with_filter(Filter::eq(Filter::ROW_KEY, counter_row()));
+        self.store.query_all(&self.table, &counters).await
+    }
+
+    /// The number of the next change of a partition: 1 without a counter. 1 request.
+    async fn next_number(&self, partition: &PartitionKey) -> Result<i64> {
+        let counter = self.store.get(&self.table, &counter_key(partition)?, None).await?;
+        counter.as_ref().map_or(Ok(1), next_number)
+    }
+
     /// Up to 1,000 changes of a partition after the change with this number, in order. 1 request, or more if the service
-    /// returns short pages. A store that does not sort is asked for all changes after the number.
+    /// returns short pages; 1 more if the next change was trimmed. A store that does not sort is asked for all changes after the number.
     ///
     /// # Errors
-    /// A change is damaged; errors of the store.
+    /// The first change is damaged, or has a number that the feed has not given yet; errors of the store.
     pub async fn after(&self, partition: &PartitionKey, number: i64) -> Result<Vec<Change>> {
-        let next = number.saturating_add(1);
+        if number >= MAX_NUMBER {
+            return Ok(Vec::new());
+        }
+        let next = number + 1;
         let is_sorted = self.store.profile().order == KeyOrder::Sorted;
         // Without an order, the first rows of an answer may be the last changes.
         let rows = self.rows(partition, next, i64::MAX, is_sorted.then_some(PAGE)).await?;
-        let mut changes = rows.iter().map(Change::read).collect::<Result<Vec<_>>>()?;
+        // A damaged row does not hold back the changes before it.
+        let (mut changes, mut damage) = (Vec::with_capacity(rows.len()), None);
+        for row in &rows {
+            match Change::read(row) {
+                Ok(change) => changes.push(change),
+                Err(error) => {
+                    damage.get_or_insert(error);
+                    if is_sorted {
+                        break;
+                    }
+                }
+            }
+        }
         changes.sort_by_key(|change| change.number);
-        if !is_sorted && changes.first().is_some_and(|first| first.number != next) {
+        let is_next = changes.first().map(|first| first.number == next);
+        if !is_sorted && is_next != Some(true) && !rows.is_empty() {
             // The next change was trimmed, or it was written when the scan had passed its place.
             let key = Key::new(partition.as_str(), change_row(next))?;
             if let Some(row) = self.store.get(&self.table, &key, None).await? {
                 return Ok(vec![Change::read(&row)?]);
             }
         }
+        if changes.is_empty() {
+            return damage.map_or(Ok(Vec::new()), Err);
+        }
+        if let Some(first) = changes.first().filter(|_| is_next == Some(false)) {
+            // The changes in between were trimmed, or another program has written this row. The counter is read after the change: it has
+            // a larger number than each change of the feed.
+            if first.number >= self.next_number(partition).await? {
+                return Err(damage.unwrap_or_else(|| foreign_change(partition, first.number)));
+            }
+        }
         changes.truncate(PAGE);
         // Changes are numbered without gaps. After a trim they start later; a gap within a page is a change that the page of
         // an unsorted store does not have yet.
-        if let Some(gap) = changes.windows(2).position(|pair| pair[1].number != pair[0].number + 1) {
+        if let Some(gap) = changes.windows(2).position(|pair| pair[1].number - pair[0].number != 1) {
             changes.truncate(gap + 1);
         }
         Ok(changes)
@@ -210,10 +251,28 @@ impl Consumer {
     /// The first error of the handler, after the cursor was saved before the change that failed; errors of the store; another
     /// process has moved the cursor.
     pub async fn deliver(&self, partition: &PartitionKey, handler: &dyn ChangeHandler) -> Result<u64> {
-        let (mut saved, mut version) = self.cursor(partition).await?;
+        let (saved, version) = self.cursor(partition).await?;
+        self.deliver_from(partition, handler, saved, version).await
+    }
+
+    async fn deliver_from(
+        &self,
+        partition: &PartitionKey,
+        handler: &dyn ChangeHandler,
+        mut saved: i64,
+        mut version: Option<ETag>,
+    ) -> Result<u64> {
         let (mut handled, mut count) = (saved, 0);
         loop {
-            let page = self.changes.after(partition, handled).await?;
+            let page = match self.changes.after(partition, handled).await {
+                Ok(page) => page,
+                Err(error) => {
+                    if handled > saved {
+                        self.save(partition, handled, version).await?;
+                    }
+                    return Err(error);
+                }
+            };
             if page.is_empty() {
                 break;
             }
@@ -238,14 +297,16 @@ impl Consumer {
         Ok(count)
     }
 
-    /// Delivers the changes of all partitions, 16 at once. A failure ends the run in its partition only.
+    /// Delivers the changes of all partitions, 16 at once. A failure ends the run in its partition only. A cursor after the last change
+    /// of its partition is a failure.
     ///
     /// # Errors
     /// Errors of the scan for the partitions.
     pub async fn run_once(&self, handler: &dyn ChangeHandler) -> Result<Delivered> {
-        let partitions = self.changes.partitions().await?;
-        let runs = stream::iter(partitions).map(|partition| async move {
-            let done = self.deliver(&partition, handler).await;
+        let counters = self.changes.counters().await?;
+        let runs = stream::iter(counters).map(|counter| async move {
+            let partition = counter.key().partition_key();
+            let done = self.deliver_by(&partition, &counter, handler).await;
             (partition, done)
         });
         let mut runs = runs.buffer_unordered(CONCURRENCY).boxed();
@@ -257,6 +318,26 @@ impl Consumer {
             }
         }
         Ok(delivered)
+    }
+
+    /// Delivers the changes of a partition whose counter was read.
+    async fn deliver_by(
+        &self,
+        partition: &PartitionKey,
+        counter: &Entity,
+        handler: &dyn ChangeHandler,
+    ) -> Result<u64> {
+        let next = next_number(counter)?;
+        let (handled, version) = self.cursor(partition).await?;
+        // At a cursor after the last change, the consumer would miss the changes that come. Another run of the consumer may have moved
+        // it past the counter that was read, so the counter is read again first.
+        if handled >= next {
+            let next = self.changes.next_number(partition).await?;
+            if handled >= next {
+                return Err(foreign_cursor(&self.name, partition, handled, next));
+            }
+        }
+        self.deliver_from(partition, handler, handled, version).await
     }
 
     /// Delivers changes until `stop` ends, with a pause of `idle` after each run. Returns the failures of the last run.

@@ -22,6 +22,9 @@
 //!   if two processes run one consumer at once, it gets some changes again.
 //! - A change names its entity. The consumer reads the current state, which may already contain later changes.
 //!
+//! **Rows that other programs wrote are checked.** A counter, a change or a cursor with a number that the feed cannot have given is an
+//! error that names the row. It stops its partition; the other partitions go on. A consumer delivers the changes before such a row.
+//!
 //! **Only writes through a [`ChangeTable`] emit changes.** Nothing stops other handles and programs from writing the
 //! entities; their writes emit nothing.
 //!
@@ -34,7 +37,7 @@
 //! |---|---|
 //! | a write | 1 more than without the feed if another writer has written the partition since this handle's last write; otherwise none more |
 //! | a conflict with another writer of the partition | 2 more |
-//! | [`Consumer::deliver`] | 1 for the cursor, 1 per page of 1,000 changes, 1 per saved cursor |
+//! | [`Consumer::deliver`] | 1 for the cursor, 1 per page of 1,000 changes, 1 per saved cursor; 1 more if the next change was trimmed |
 //! | [`Consumer::run_once`] | a scan of the table for its partitions, and those of `deliver` for each |
 //! | [`Changes::trim`] | 1 per consumer, 1 per 100 changes and 1 per 1,000 |
 //!
@@ -49,6 +52,7 @@ mod rows;
 mod table;
 
 pub use consumer::{ChangeHandler, Changes, Consumer, Delivered, ToQueue};
+pub(crate) use rows::damage;
 pub use rows::{Change, ChangeKind};
 pub use table::ChangeTable;
 

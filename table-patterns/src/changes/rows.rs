@@ -1,5 +1,7 @@
 //! The rows of a feed.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX, Ticks, ValueRef};
@@ -16,6 +18,8 @@ const DONE: &str = "Done";
 const CHANGES: &str = "changes";
 /// The number of digits of a change's number in its RowKey.
 const DIGITS: usize = 19;
+/// The largest number of a change: the counter has the number after it.
+pub(super) const MAX_NUMBER: i64 = i64::MAX - 1;
 
 /// What a change has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,9 +77,23 @@ pub(super) fn counter(partition: &PartitionKey, next: i64) -> Result<Entity> {
     Ok(Entity::from(counter_key(partition)?).with(NEXT, next))
 }
 
-/// The number of the next change, by the counter.
+/// The number of the next change, by the counter. Nothing but a feed writes its rows, but any client of the table can: the numbers in
+/// them are checked wherever they are read.
 pub(super) fn next_number(counter: &Entity) -> Result<i64> {
-    integer(counter, NEXT)
+    // Below 1, changes would sort before those that consumers ask for.
+    number(counter, NEXT, 1..=i64::MAX, "a number of at least 1")
+}
+
+/// The number of the change after this one.
+///
+/// # Errors
+/// There is none: the counter is damaged, because no feed has so many changes.
+pub(super) fn following(partition: &PartitionKey, number: i64) -> Result<i64> {
+    if number <= MAX_NUMBER {
+        return Ok(number + 1);
+    }
+    let counter = Entity::from(counter_key(partition)?);
+    Err(damaged(&counter, NEXT, "a number that leaves room for the next change"))
 }
 
 /// The RowKey of a change.
@@ -93,8 +111,8 @@ pub(super) fn change(key: &Key, number: i64, kind: ChangeKind) -> Result<Entity>
 impl Change {
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let digits = row.key().row().rsplit('~').next().unwrap_or_default();
-        let number = digits.parse();
-        let number = number.map_err(|_| damaged(row, "RowKey", "a number"))?;
+        let number = digits.parse().ok().filter(|number| (1..=MAX_NUMBER).contains(number));
+        let number = number.ok_or_else(|| damaged(row, "RowKey", "the number of a change"))?;
         let is_stored = |kind: &ChangeKind| row.get(KIND) == Some(ValueRef::String(kind.name()));
         let kind = ChangeKind::ALL.into_iter().find(is_stored);
         let kind = kind.ok_or_else(|| damaged(row, KIND, "'inserted', 'updated', 'written' or 'deleted'"))?;
@@ -126,16 +144,47 @@ pub(super) fn cursor(consumer: &str, partition: &PartitionKey, done: i64) -> Res
 
 /// The number of the last change that the consumer of a cursor has handled.
 pub(super) fn handled_number(cursor: &Entity) -> Result<i64> {
-    integer(cursor, DONE)
+    number(cursor, DONE, 0..=MAX_NUMBER, "the number of a change, or 0")
 }
 
-fn integer(row: &Entity, name: &'static str) -> Result<i64> {
+fn number(row: &Entity, name: &'static str, range: RangeInclusive<i64>, expected: &str) -> Result<i64> {
     match row.get(name) {
-        Some(ValueRef::Int64(number)) => Ok(number),
-        _ => Err(damaged(row, name, "Edm.Int64")),
+        Some(ValueRef::Int64(number)) if range.contains(&number) => Ok(number),
+        _ => Err(damaged(row, name, expected)),
     }
+}
+
+/// The error of a change that the feed has not written: its number is that of a later change.
+pub(super) fn foreign_change(partition: &PartitionKey, number: i64) -> Error {
+    let row = change_row(number);
+    Error::corrupt(format!(
+        "the change '{row}' in the partition '{partition}' has a number that its feed has not given yet: another program has written the row. \
+         Delete the row"
+    ))
+}
+
+/// The error of a cursor after the last change of its feed.
+pub(super) fn foreign_cursor(consumer: &str, partition: &PartitionKey, done: i64, next: i64) -> Error {
+    Error::corrupt(format!(
+        "the cursor of the consumer '{consumer}' in the partition '{partition}' is at the change {done}, and the next change of the feed gets the \
+         number {next}: delete the cursor, and the consumer gets all changes again"
+    ))
 }
 
 fn damaged(row: &Entity, name: &str, expected: &str) -> Error {
     Error::decode("change feed", row.key(), name, expected, "another value")
+}
+
+/// What is wrong with a row whose key is that of a feed; `None` for a sound row, and for all other rows.
+pub(crate) fn damage(row: &Entity) -> Option<Error> {
+    let of_feed = counter_row();
+    if row.key().partition() == of_feed {
+        return handled_number(row).err();
+    }
+    let number = row.key().row().strip_prefix(&of_feed)?;
+    match number {
+        "" => next_number(row).err(),
+        _ if number.starts_with('~') => Change::read(row).err(),
+        _ => None,
+    }
 }

@@ -14,7 +14,7 @@ use table_core::typed::set::{RowChange, SetWriter};
 use table_core::typed::{KeyOf, Table, TableEntity, TableGroup, TableQuery, Versioned};
 
 use super::Changes;
-use super::rows::{ChangeKind, change, counter, counter_key, next_number};
+use super::rows::{ChangeKind, change, counter, counter_key, following, foreign_change, next_number};
 use crate::rows::{existed, written_value};
 
 /// The maximal number of partitions whose counters a handle remembers.
@@ -296,20 +296,29 @@ impl<T: TableEntity> ChangeTable<T> {
         add: impl Fn(&mut TableGroup<T>) -> Result<()> + Send + Sync,
     ) -> Result<Vec<Written>> {
         let mut conflicts = Conflicts::new(self.attempts);
+        // The last number under which a change existed already.
+        let mut taken = None;
         loop {
             // The counter is taken out of the cache, for two reasons: another task must not use the same number, and if this future is
             // dropped, the next write must read the counter.
             let known = self.known().remove(partition);
             let (first, version) = match known {
                 Some((next, version)) => (next, Some(version)),
-                None => self.read_counter(partition).await?,
+                None => {
+                    let counter = self.read_counter(partition).await?;
+                    // The writer of the change that exists has raised the counter in the same transaction.
+                    if let Some(taken) = taken.filter(|taken| *taken >= counter.0) {
+                        return Err(foreign_change(partition, taken));
+                    }
+                    counter
+                }
             };
             let mut group = self.table.group(partition);
             add(&mut group)?;
             let mut next = first;
             for (kind, key) in changes {
                 group.push(Operation::Insert(change(key, next, *kind)?))?;
-                next += 1;
+                next = following(partition, next)?;
             }
             // Last in the group, under its version: of two writers that took the same number, one fails here,
             // and the feed has neither a gap nor a number twice.
@@ -330,6 +339,10 @@ impl<T: TableEntity> ChangeTable<T> {
             };
             // The changes and the counter come after the entities: another writer has taken the number.
             let lost_number = error.failed_index().is_some_and(|index| index >= changes.len());
+            if lost_number && error.is_already_exists() && !error.is_ambiguous() {
+                let change = error.failed_index().and_then(|index| index.checked_sub(changes.len()));
+                taken = change.filter(|change| *change < changes.len()).map(|change| first + change as i64);
+            }
             if !lost_number {
                 // Nothing has taken the number, as far as this handle knows.
                 if let Some(version) = version.filter(|_| error.outcome() == Outcome::NotApplied) {

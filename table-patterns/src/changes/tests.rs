@@ -9,7 +9,9 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
 use table_core::query::{Continuation, Page, Query};
 use table_core::queue::WorkQueue;
-use table_core::store::{Error, GroupTransaction, KeyOrder, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile, TableStore, Written,
+};
 use table_core::typed::TableEntity;
 
 use super::{Change, ChangeHandler, ChangeKind, ChangeTable, Changes, ToQueue};
@@ -305,6 +307,100 @@ fn the_rows_of_a_feed_are_parts_of_entities() -> Result<()> {
     let change = Key::new("ann", super::rows::change_row(1))?;
     for key in [super::rows::counter_key(&ann())?, change, super::rows::cursor_key("consumer", &ann())?] {
         assert_eq!(key.row_kind(), RowKind::Part, "{key}");
+    }
+    Ok(())
+}
+
+/// The numbers that a consumer gets of a partition with this planted row, and the error that ends it.
+async fn delivered(orders: &ChangeTable<Order>) -> Result<(Vec<i64>, String)> {
+    let collected = Collected::default();
+    let done = orders.changes().consumer("mail").run_once(&collected).await?;
+    let errors: Vec<_> =
+        done.failed.iter().map(|(partition, error)| format!("{partition}: {error}")).collect();
+    Ok((collected.numbers.into_inner().unwrap(), errors.join("; ")))
+}
+
+async fn plant(orders: &ChangeTable<Order>, row: Entity) -> Result<()> {
+    let table = orders.table();
+    table.store().write(table.name(), Operation::InsertOrReplace(row)).await.map(drop)
+}
+
+/// Changes that the feed did not write are named; the changes before them are delivered.
+#[tokio::test]
+async fn a_planted_change_ends_the_delivery_before_it() -> Result<()> {
+    let like_change = |row: &str| -> Result<Entity> {
+        Ok(Entity::new("ann", format!("~~changes~{row}"))?.with("Kind", "written").with("Row", "1"))
+    };
+    let planted =
+        ["9223372036854775807", "9223372036854775806", "0000000000000000009", "1x", "-000000000000000001"];
+    for row in planted {
+        let (orders, _) = open().await?;
+        orders.insert(&order(1)).await?;
+        orders.insert(&order(2)).await?;
+        plant(&orders, like_change(row)?).await?;
+        let (numbers, error) = delivered(&orders).await?;
+        assert_eq!(numbers, [1, 2], "{row}");
+        // A row that sorts before all numbers is never read.
+        assert!(error.contains(&format!("~~changes~{row}")) || row.starts_with('-'), "{row}: {error}");
+        // The next run stops there too, and the cursor did not pass the row.
+        let (numbers, again) = delivered(&orders).await?;
+        assert_eq!((numbers, again), (Vec::new(), error), "{row}");
+        if !row.ends_with('9') {
+            orders.insert(&order(3)).await?;
+            assert_eq!(delivered(&orders).await?.0, [3], "{row}");
+        }
+    }
+    Ok(())
+}
+
+/// A change under the number that comes next refuses the write, with the name of the row, and not as a conflict of writers.
+#[tokio::test]
+async fn a_planted_change_under_the_next_number_is_named_by_the_writer() -> Result<()> {
+    let (orders, meter) = open().await?;
+    orders.insert(&order(1)).await?;
+    plant(&orders, Entity::new("ann", "~~changes~0000000000000000002")?.with("Kind", "written")).await?;
+    let (error, cost) = meter.measure(orders.insert(&order(2))).await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("~~changes~0000000000000000002"), "{error}");
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    assert_eq!(cost.total(), 2, "the refused group, and the counter");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_planted_counter_is_an_error_of_writers_and_consumers() -> Result<()> {
+    for next in [i64::MAX, 0, -5, i64::MIN] {
+        let (orders, _) = open().await?;
+        orders.insert(&order(1)).await?;
+        plant(&orders, Entity::new("ann", "~~changes")?.with("Next", next)).await?;
+        let other = ChangeTable::<Order>::new(Arc::clone(orders.table().store()), "Orders")?;
+        let error = other.insert(&order(2)).await.unwrap_err();
+        assert!(
+            error.to_string().contains("'~~changes'") && error.to_string().contains("Next"),
+            "{next}: {error}"
+        );
+        let (numbers, error) = delivered(&orders).await?;
+        if next == i64::MAX {
+            assert_eq!((numbers, error), (vec![1], String::new()));
+        } else {
+            assert!(error.contains("'~~changes'"), "{next}: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// A consumer whose cursor is after the last change would miss the next ones without a word.
+#[tokio::test]
+async fn a_planted_cursor_is_named() -> Result<()> {
+    for done in [i64::MAX, i64::MAX - 1, 3, -1, i64::MIN] {
+        let (orders, _) = open().await?;
+        orders.insert(&order(1)).await?;
+        assert_eq!(delivered(&orders).await?.0, [1]);
+        plant(&orders, super::rows::cursor("mail", &ann(), done)?).await?;
+        let (numbers, error) = delivered(&orders).await?;
+        assert_eq!(numbers, Vec::<i64>::new(), "{done}");
+        assert!(error.contains("cursor") || error.contains("'~~changes'"), "{done}: {error}");
+        assert_eq!(orders.changes().after(&ann(), done.max(1)).await?, []);
     }
     Ok(())
 }

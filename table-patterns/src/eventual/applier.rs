@@ -100,6 +100,14 @@ impl Coordinator {
 impl Applier<'_> {
     async fn run(mut self, transaction: &EventualTransaction) -> Result<TransactionProgress, WorkFailure> {
         let (coordinator, steps) = (self.coordinator, transaction.steps());
+        if self.record.steps != steps.len() {
+            let TransactionRecord { id, steps: named, next, .. } = self.record;
+            let error = format!(
+                "the record of the transaction {id} names {named} steps, and its plan has {}",
+                steps.len()
+            );
+            return Err(self.record_failure(next, Error::corrupt(error).into()).await);
+        }
         while self.record.next < steps.len() {
             let stage = transaction.stage(self.record.next);
             for n in stage.clone() {

@@ -109,7 +109,7 @@ pub use coordinator::Coordinator;
 pub use mover::{Mover, Moves};
 pub use plan::{EventualTransaction, PLAN_BYTES, TransactionId};
 pub use poison::PoisonedTransaction;
-pub(crate) use record::is_poisoned;
+pub(crate) use record::{damage, is_poisoned};
 pub use resources::{Resources, StepHandler, StepId};
 pub use status::{TransactionEvent, TransactionEventKind, TransactionStatus};
 pub use step::{Place, Step};

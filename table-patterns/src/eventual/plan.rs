@@ -13,7 +13,7 @@ use super::mover::payload;
 use super::plan_format::PlanFormat;
 use super::resources::Resources;
 use super::step::{Place, Step, check_independent};
-use super::transaction_table::PlanRef;
+use super::transaction_table::{PlanRef, piece_count};
 
 /// The largest plan, in bytes of its text. Submitters and workers hold the plan in memory.
 pub const PLAN_BYTES: usize = 64 * 1024 * 1024;
@@ -287,8 +287,17 @@ impl StoredPlan {
 impl PlanMessage {
     pub(super) fn parse(text: &str) -> Result<Self> {
         // The text of a stored plan has the fields `stored`, `pieces` and `hash`, and the text of a plan has none of them.
-        if let Ok(stored) = serde_json::from_str(text) {
-            return Ok(Self::Stored(stored));
+        if let Ok(stored) = serde_json::from_str::<StoredPlan>(text) {
+            // Workers delete the pieces one by one, by their numbers.
+            let most = piece_count(PLAN_BYTES);
+            return if stored.pieces <= most {
+                Ok(Self::Stored(stored))
+            } else {
+                let (id, pieces) = (TransactionId(stored.stored), stored.pieces);
+                Err(Error::corrupt(format!(
+                    "the message of the transaction {id} names {pieces} rows of a plan, which has at most {most}"
+                )))
+            };
         }
         Ok(Self::Inline { plan: EventualTransaction::parse(text)?, hash: fingerprint(text) })
     }

@@ -51,6 +51,9 @@ impl PlanFormat {
 
     pub(super) fn into_transaction(self) -> Result<EventualTransaction> {
         let steps = self.steps.into_iter().map(StepFormat::into_step).collect::<Result<Vec<_>>>()?;
+        if steps.is_empty() {
+            return Err(Error::corrupt("a stored plan has no step"));
+        }
         let mut after = 0;
         for stage in &self.together {
             // The text may be from another version of the program. A worker slices the steps by these ranges.

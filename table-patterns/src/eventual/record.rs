@@ -4,8 +4,8 @@ use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, ValueRef};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
-use super::plan::TransactionId;
-use super::transaction_table::PlanRef;
+use super::plan::{PLAN_BYTES, TransactionId};
+use super::transaction_table::{PlanRef, piece_count};
 
 /// The RowKey of every record.
 pub(super) const ROW: &str = "head";
@@ -74,6 +74,12 @@ pub(crate) fn is_poisoned(row: &Entity) -> bool {
     row.key().row() == ROW
         && id_in(row.key().partition()).is_some()
         && row.get(STATE) == Some(ValueRef::String(State::Poisoned.name()))
+}
+
+/// What is wrong with a row whose key is that of a record; `None` for a sound record, and for all other rows.
+pub(crate) fn damage(row: &Entity) -> Option<Error> {
+    let is_record = row.key().row() == ROW && id_in(row.key().partition()).is_some();
+    if is_record { TransactionRecord::read(row).err() } else { None }
 }
 
 /// The PartitionKey of a transaction.
@@ -162,13 +168,24 @@ impl TransactionRecord {
             None => None,
             Some(_) => return Err(damaged(CLAIM, "Edm.Guid")),
         };
+        let state = state.ok_or_else(|| damaged(STATE, "the name of a state"))?;
+        let (steps, next, pieces) = (count(STEPS)?, count(NEXT)?, count(PIECES)?);
+        // A worker does the steps from the next one on, and then deletes the pieces one by one: with planted numbers it would do no step,
+        // or send billions of requests.
+        let is_open = matches!(state, State::Running | State::Poisoned);
+        if next > steps || (is_open && next == steps) {
+            return Err(damaged(NEXT, "the number of a step that is left"));
+        }
+        if pieces > piece_count(PLAN_BYTES) {
+            return Err(damaged(PIECES, &format!("at most {} rows", piece_count(PLAN_BYTES))));
+        }
         Ok(Self {
             id: id_in(row.key().partition())
                 .ok_or_else(|| damaged("PartitionKey", "the id of a transaction"))?,
-            state: state.ok_or_else(|| damaged(STATE, "the name of a state"))?,
-            steps: count(STEPS)?,
-            next: count(NEXT)?,
-            pieces: count(PIECES)?,
+            state,
+            steps,
+            next,
+            pieces,
             plan_hash,
             claim,
             error: text(ERROR).map(str::to_owned),

@@ -81,7 +81,9 @@ impl TransactionTable {
         let plan = record.plan_ref();
         let of_transaction = Filter::eq(Filter::PARTITION_KEY, partition(plan.id));
         let filter = of_transaction.and(Filter::starts_with(Filter::ROW_KEY, &plan.piece_prefix()));
-        let mut rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
+        // One more than there are shows that another program has added rows.
+        let query = Query::new().with_filter(filter).with_top(plan.pieces + 1);
+        let mut rows = self.store.query_all(&self.table, &query).await?;
         // The numbers of pieces have five digits, so the order of texts is that of numbers.
         rows.sort_by(|a, b| a.key().row().cmp(b.key().row()));
         let bytes = rows.iter().flat_map(|row| get_bytes(row, PART)).collect();
@@ -116,18 +118,25 @@ impl TransactionTable {
     async fn sweep(&self, keep: Duration) -> Result<usize> {
         let partitions = Filter::starts_with(Filter::PARTITION_KEY, &format!("{SYSTEM_PREFIX}t_"));
         let query = Query::new().with_filter(partitions.and(Filter::eq(Filter::ROW_KEY, ROW)));
-        let mut removed = 0;
+        let (mut removed, mut damage) = (0, None);
         let mut rows = self.store.query_stream(self.table.clone(), query);
         while let Some(row) = rows.try_next().await? {
             // The store's clock against this machine's: a rough age, which only decides how long evidence stays.
             let old = row.timestamp().is_some_and(|written| after(written, keep) <= Ticks::now());
-            let finished = !TransactionRecord::read(&row)?.is_open();
+            let finished = match TransactionRecord::read(&row) {
+                Ok(record) => !record.is_open(),
+                Err(error) => {
+                    // The records after it are removed too. The error is reported at the end.
+                    damage.get_or_insert(error);
+                    continue;
+                }
+            };
             if let (true, true, Some(etag)) = (old, finished, row.etag()) {
                 self.delete(row.key().clone(), IfMatch::from(etag)).await?;
                 removed += 1;
             }
         }
-        Ok(removed)
+        damage.map_or(Ok(removed), Err)
     }
 }
 
@@ -143,7 +152,7 @@ impl Coordinator {
     /// Cost: a scan of the table, and 1 request per removed record.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; a damaged record, with its key, after the others were removed.
     pub async fn sweep(&self, keep: Duration) -> Result<usize> {
         self.transactions.sweep(keep.max(self.timing.lease() * 2)).await
     }

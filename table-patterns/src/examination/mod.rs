@@ -390,6 +390,18 @@ impl<'a> Pass<'a> {
         } else if crate::eventual::is_poisoned(row) {
             self.findings.add(Problem::Poisoned, "eventual transactions", Some(row.key()));
         }
+        let damage = crate::journal::damage(row)
+            .or_else(|| crate::changes::damage(row))
+            .or_else(|| crate::eventual::damage(row));
+        if let Some(error) = damage {
+            // One finding for each kind of row: the key is in the examples.
+            let subject = match error.root().kind() {
+                ErrorKind::Decode(decode) => format!("a {}, {}", decode.entity, decode.property),
+                _ => "rows of the library".to_owned(),
+            };
+            self.findings.add(Problem::DamagedRow, &subject, Some(row.key()));
+            return;
+        }
         if !(is_journal_row(row) || is_pending(row) || has_mark(row)) {
             return;
         }

@@ -111,6 +111,8 @@ pub enum Problem {
     Unreadable,
     /// Rows that have a property name twice. Stores refuse to write them, so an earlier release has written them.
     RepeatedProperty,
+    /// Rows of the library's own that no program of the library can have written.
+    DamagedRow,
     /// Plaintext of a property that the manifest or other rows have encrypted.
     Plaintext,
     /// Blobs of large values that are missing.
@@ -159,6 +161,7 @@ impl Problem {
         match self {
             Self::Unreadable
             | Self::RepeatedProperty
+            | Self::DamagedRow
             | Self::Plaintext
             | Self::MissingBlob
             | Self::DanglingEntries
@@ -183,6 +186,9 @@ impl Problem {
             Self::Unreadable => "restore the rows from a backup, or give the keys that encrypted them",
             Self::RepeatedProperty => {
                 "write the entities again with one value of the property: readers take the first, and no store accepts both"
+            }
+            Self::DamagedRow => {
+                "find out who wrote the rows, delete them, and scrub the indexes of the table"
             }
             Self::Plaintext => "encrypt the values by a migration, and look for the program that wrote them",
             Self::MissingBlob => "restore the blobs from a backup",
@@ -212,6 +218,7 @@ impl fmt::Display for Problem {
         f.write_str(match self {
             Self::Unreadable => "unreadable rows",
             Self::RepeatedProperty => "a property twice",
+            Self::DamagedRow => "damaged system rows",
             Self::Plaintext => "plaintext of an encrypted property",
             Self::MissingBlob => "missing blobs",
             Self::DanglingEntries => "dangling entries",

@@ -196,10 +196,8 @@ async fn unfinished_writes_and_poison_are_found() {
         .with("Body", "x")
         .with("DequeueCount", 6)
         .with("Inserted", Ticks::now());
-    let journal = person("~~j_0123456789abcdef0123456789abcdef").with("JournalKind", "write");
-    let transaction = Entity::new("~~t_0123456789abcdef0123456789abcdef", "head")
-        .unwrap()
-        .with("TransactionState", "poisoned");
+    let journal = journal_row("~~j_0123456789abcdef0123456789abcdef", 1000);
+    let transaction = record(0, 0);
     let store = filled([poison, journal, transaction]).await;
     let found = examined(&store).await;
     assert_eq!(
@@ -248,6 +246,52 @@ async fn a_property_that_a_row_has_twice_is_named() {
     assert_eq!(problems(&found), [(Problem::RepeatedProperty, "rows with 'Age' twice", 2)]);
     assert_eq!(found.findings[0].examples, [person("1").key().clone(), person("3").key().clone()]);
     assert!(found.is_damaged());
+}
+
+fn journal_row(row: &str, lease: i64) -> Entity {
+    let journal = person(row).with("JournalKind", "write").with("JournalLease", lease);
+    journal.with("JournalRows0", b"[]".as_slice()).with("JournalTouched0", b"[]".as_slice())
+}
+
+/// The record of a poisoned transaction of one step.
+fn record(next: i32, pieces: i32) -> Entity {
+    let record = Entity::new("~~t_0123456789abcdef0123456789abcdef", "head").unwrap();
+    let record = record.with("TransactionState", "poisoned").with("Steps", 1).with("NextStep", next);
+    record.with("Pieces", pieces).with("StepFailures", 5).with("PlanHash", 7_i64)
+}
+
+/// Rows of the library that no program of the library has written: planted numbers, damaged contents, other keys.
+#[tokio::test]
+async fn planted_rows_are_damage() {
+    let feed = |row: &str| Entity::new("ann", row).unwrap();
+    let reservation = Entity::new("kay", "").unwrap().with(Entry::INDEX, "name").with("OwnerPending", true);
+    let planted = [
+        journal_row("~~j_0123456789abcdef0123456789abcdef", i64::MAX),
+        journal_row("~~j_0123456789abcdef0123456789abcde0", -1),
+        person("~~j_0123456789abcdef0123456789abcde1"),
+        journal_row("~~j_zz", 1000),
+        person("2").with("EntityMoveTo", "q"),
+        reservation,
+        feed("~~changes").with("Next", i64::MIN),
+        feed("~~changes~9223372036854775807").with("Kind", "written").with("Row", "1"),
+        Entity::new("~~changes", "a").unwrap().with("Done", i64::MAX),
+        record(1, 0),
+    ];
+    for row in planted {
+        let key = row.key().clone();
+        let found = examined(&filled([row]).await).await;
+        let damaged: Vec<_> =
+            found.findings.iter().filter(|found| found.problem == Problem::DamagedRow).collect();
+        assert_eq!(damaged.len(), 1, "{key}: {:?}", found.findings);
+        assert_eq!(damaged[0].examples, [key]);
+        assert!(found.is_damaged());
+    }
+    let sound = [
+        feed("~~changes").with("Next", 2_i64),
+        feed("~~changes~0000000000000000001").with("Kind", "written").with("Row", "1"),
+        Entity::new("~~changes", "a").unwrap().with("Done", 1_i64),
+    ];
+    assert_eq!(problems(&examined(&filled(sound).await).await), []);
 }
 
 #[tokio::test]

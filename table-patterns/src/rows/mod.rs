@@ -1,8 +1,9 @@
-//! What every pattern needs to read and write rows: clocks, permission by the manifest, encryption rules; here: conclusions from errors,
-//! bytes of any length, pages and streams with unreadable entities, upgrades.
+//! What every pattern needs to read and write rows: clocks, the order of writes, permission by the manifest, encryption rules; here:
+//! conclusions from errors, bytes of any length, pages and streams with unreadable entities, upgrades.
 
 pub mod clock;
 pub(crate) mod encrypted;
+pub(crate) mod in_order;
 pub(crate) mod plain;
 #[cfg(test)]
 mod tests;

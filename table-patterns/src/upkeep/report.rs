@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use table_core::model::TableName;
-use table_core::store::{Duplicate, Error};
+use table_core::model::{Key, TableName};
+use table_core::store::{Duplicate, Error, ErrorKind};
 
 use crate::index::{IndexState, ScrubReport};
 use crate::journal::SweepReport;
@@ -38,8 +38,10 @@ pub struct TableUpkeep {
     pub rounds: u64,
     /// Finished sweeps of the journal.
     pub sweeps: u64,
-    /// The sum of all sweeps; [`left`](SweepReport::left) is that of the last sweep.
+    /// The sum of all sweeps; [`left`](SweepReport::left) and the failures are those of the last sweep.
     pub swept: SweepReport,
+    /// The rows of unfinished writes that the last sweep could not finish, up to 100, with the reasons.
+    pub unfinished: Vec<(Key, Due)>,
     /// The indexes of the manifest, by their ids.
     pub indexes: BTreeMap<String, IndexUpkeep>,
     /// The blobs of large values; `None` where the manifest names no type with such values.
@@ -130,6 +132,8 @@ pub enum Part<'a> {
     Large,
     /// The removal of expired entities.
     Expiry,
+    /// The row of a write that is not finished.
+    Write(&'a Key),
 }
 
 impl fmt::Display for Part<'_> {
@@ -138,6 +142,7 @@ impl fmt::Display for Part<'_> {
             Self::Index(id, state) => write!(f, "the index {id}, which is {state}"),
             Self::Large => f.write_str("the blobs of large values"),
             Self::Expiry => f.write_str("the removal of expired entities"),
+            Self::Write(key) => write!(f, "the unfinished write of the row {key}"),
         }
     }
 }
@@ -170,6 +175,8 @@ pub enum Due {
     Taken(usize),
     /// The number of entities with missing entries, from the last scrub, that also have an index that this process cannot maintain.
     NotRepaired(usize),
+    /// The row is damaged: no round can use it.
+    Damaged(Error),
     /// Expiries, as `Type=Property`, that the manifest has and [`Upkeep::trust_expiry`](super::Upkeep::trust_expiry) does not name.
     UntrustedExpiry(Vec<String>),
     /// The work failed; the next round tries again.
@@ -208,6 +215,10 @@ impl fmt::Display for Due {
                 f,
                 "{entities} entities are without entries, and have another index that cannot be maintained here: scrub it by a program that has both"
             ),
+            Self::Damaged(error) => write!(
+                f,
+                "{error}; no program of this library writes such a row: find out who did, delete the row, and scrub the indexes of the table"
+            ),
             Self::UntrustedExpiry(named) => write!(
                 f,
                 "no expired entity is removed by {}: whoever may add rows to the table can have added this to its manifest; if it is right, say so \
@@ -245,6 +256,13 @@ impl TableUpkeep {
         self.swept.applied += swept.applied;
         // Not a sum: a write that was left is counted by each sweep until it is finished.
         self.swept.left = swept.left;
+        self.swept.failed = swept.failed;
+        let due = |error: &Error| match error.root().kind() {
+            ErrorKind::Decode(_) => Due::Damaged(error.clone()),
+            _ => Due::Failed(error.clone()),
+        };
+        self.unfinished = swept.failures.iter().map(|(key, error)| (key.clone(), due(error))).collect();
+        self.swept.failures = swept.failures;
         self.swept.aborts_removed += swept.aborts_removed;
         self.swept.released += swept.released;
         self.swept.moves_given_up += swept.moves_given_up;
@@ -252,7 +270,7 @@ impl TableUpkeep {
 }
 
 impl UpkeepReport {
-    /// The work for an operator: indexes that are not readable, and indexes, blobs and removals with a reason.
+    /// The work for an operator: indexes that are not readable, and indexes, blobs, removals and unfinished writes with a reason.
     /// An index without a reason (`None`) is one that upkeep still builds.
     pub fn due(&self) -> impl Iterator<Item = (&TableName, Part<'_>, Option<&Due>)> {
         let indexes = self.tables.iter().flat_map(|(table, kept)| {
@@ -267,7 +285,10 @@ impl UpkeepReport {
             let due = kept.expiry.as_ref()?.due.as_ref()?;
             Some((table, Part::Expiry, Some(due)))
         });
-        indexes.chain(large).chain(expiry)
+        let writes = self.tables.iter().flat_map(|(table, kept)| {
+            kept.unfinished.iter().map(move |(key, due)| (table, Part::Write(key), Some(due)))
+        });
+        indexes.chain(large).chain(expiry).chain(writes)
     }
 
     /// The errors of tables, transactions and the queue. Errors of indexes and blobs are [due](Self::due).

@@ -11,7 +11,7 @@ use table_core::query::{Filter, Query};
 use table_core::store::{Operation, Result, TableStore, TableStoreExt as _};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Due, Upkeep, UpkeepReport};
+use super::{Due, Part, Upkeep, UpkeepReport};
 use crate::clock::TokioClock;
 use crate::eventual::{Coordinator, EventualTransaction, Place, Resources};
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape};
@@ -565,6 +565,50 @@ async fn finished_transactions_are_forgotten() -> Result<()> {
         assert_eq!(heads.sweeps, 1, "{report:?}");
         assert_eq!(heads.removed, removed, "{report:?}");
         assert_eq!(report.errors().count(), 1, "the one that is missing");
+    }
+    Ok(())
+}
+
+/// Rows that others planted neither keep a round from ending nor count as healthy.
+#[tokio::test(start_paused = true)]
+async fn planted_rows_are_due_and_no_round_waits_for_them() -> Result<()> {
+    let planted = |row: &str, lease: i64| -> Result<Entity> {
+        let row = Entity::new("p", row)?.with("JournalKind", "write").with("JournalLease", lease);
+        Ok(row.with("JournalRows0", b"[]".as_slice()).with("JournalTouched0", b"[]".as_slice()))
+    };
+    let id = "~~j_0123456789abcdef0123456789abcdef";
+    let process = Entity::new(MANIFEST_PARTITION, "process~0123456789abcdef0123456789abcdef")?;
+    let process = ["Cache", "Request", "Lease", "Heartbeat"]
+        .into_iter()
+        .fold(process, |row, name| row.with(name, i64::MAX));
+    let rows = [
+        (planted(id, i64::MAX)?, 1),
+        (planted(id, 3_600_001)?, 1),
+        (planted(id, -1)?, 1),
+        (planted("~~j_zz", 1000)?, 1),
+        (Entity::new("p", id)?.with("JournalKind", "x"), 1),
+        (person(7, "rome").with("EntityMoveTo", "q"), 1),
+        (process, 0),
+    ];
+    for (row, expected) in rows {
+        let world = World::new().await?;
+        world.open(&[by_city()]).await?.insert(person(1, "oslo")).await?;
+        let key = row.key().clone();
+        world.put(row).await?;
+        let start = Instant::now();
+        let report = world.upkeep().run_once().await?;
+        assert!(start.elapsed() < ROUND, "{key}: {:?}", start.elapsed());
+        let due = report.due().filter(|(_, part, _)| matches!(part, Part::Write(_)));
+        let due: Vec<_> = due.map(|(_, part, due)| (part.to_string(), due.cloned())).collect();
+        assert_eq!(due.len(), expected, "{key}: {due:?}");
+        if let Some((part, reason)) = due.first() {
+            assert!(part.contains(&key.to_string()), "{part}");
+            assert!(matches!(reason, Some(Due::Damaged(_))), "{reason:?}");
+        }
+        // A state change does not wait for a planted process either.
+        let dropped = world.open(&[by_city()]).await?.drop_index("city").await;
+        assert!(dropped.is_ok() || expected == 1, "{key}: {dropped:?}");
+        assert!(start.elapsed() < ROUND * 10, "{key}: {:?}", start.elapsed());
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, PartitionKey, Ticks, ValueRef};
+use table_core::model::{Entity, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_patterns::bulk::{
@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::company::{Employee, key, with_badge};
+use crate::wrappers::LaterIsFaster;
 use crate::{Harness, TestTable};
 
 const PARTITIONS: [&str; 4] = ["alpha", "beta", "it's 100%", "\u{1F600}"];
@@ -145,6 +146,30 @@ pub(crate) async fn groups_stay_within_the_byte_limit(harness: &Harness) {
     let summary = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter((0..14).map(large))).await;
     assert_eq!(summary.expect("the store works").into_result().expect("all fit"), 14);
     assert_eq!(count(harness, &table).await, 14);
+}
+
+/// Rows of one key are written in the order of the input: with answers in another order, with repeated requests, and if the input
+/// writes the name of the table in two ways.
+pub(crate) async fn rows_of_a_key_are_written_in_their_order(harness: &Harness) {
+    const KEYS: usize = 30;
+    let table = harness.table().await;
+    let upper = TableName::new(table.name().as_str().to_uppercase()).expect("a legal name");
+    let names = [table.name().clone(), upper];
+    let faults = FaultInjector::new(7);
+    let throttled = Fault::Throttle { retry_after: Some(Duration::from_millis(1)) };
+    faults.add(FaultRule::new(throttled).every(3));
+    let store = Faulty::new(Arc::new(LaterIsFaster::new(Arc::clone(harness.store()))), faults);
+    let upserts = (0..8 * KEYS).map(move |n| {
+        let (key, round) = (n % KEYS, n / KEYS);
+        let row = Entity::new(PARTITIONS[key % 4], format!("{key:06}"))?.with("V", round as i32);
+        Ok((names[round % 2].clone(), Operation::InsertOrReplace(row)))
+    });
+    let upserts: Vec<_> = upserts.collect();
+    let summary = BulkWriter::new(store).write(stream::iter(upserts)).await.expect("the store works");
+    assert_eq!(summary.into_result().expect("no failure"), 8 * KEYS as u64);
+    let rows = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
+    assert_eq!(rows.len(), KEYS);
+    assert!(rows.iter().all(|row| row.get("V") == Some(ValueRef::Int32(7))), "{rows:?}");
 }
 
 /// A partition is deleted, or the entities that match a filter. All other entities stay.

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream;
-use table_core::adapter::{Metered, RequestMeter};
+use table_core::adapter::{
+    Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter, RetryPolicy, Retrying,
+};
 use table_core::prelude::*;
 use table_core::store::{BulkOutcome, BulkSummary};
 use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable, ScrubMode};
 use table_patterns::journal::{Clearing, Entries, Timing};
 
 use crate::Harness;
+use crate::wrappers::LaterIsFaster;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Flight", rename_all = "PascalCase", row_key = "flight_{number:06}")]
@@ -95,6 +98,44 @@ pub(crate) async fn a_failed_entity_does_not_affect_others(h: &Harness) {
     assert_eq!(failures[1].0, "flight_001002");
     assert!(failures[1].1.is_unique_violation(), "{}", failures[1].1);
     assert_in_step(&flights, 41).await;
+}
+
+/// Entities of one key are written in the order of the input, also by windows and groups that are in flight together, and with
+/// repeated requests: of inserts the first is stored, of changes the last.
+pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
+    const FLIGHTS: u32 = 20;
+    let table = h.unused_name();
+    let faults = FaultInjector::new(7);
+    let throttled = Fault::Throttle { retry_after: Some(Duration::from_millis(1)) };
+    faults.add(FaultRule::new(throttled).every(5));
+    let slow = Arc::new(LaterIsFaster::new(h.store().clone()));
+    let store = Retrying::new(Faulty::new(slow.clone(), faults), RetryPolicy::default());
+    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
+    let flights = IndexedTable::<Flight>::open(store, table, options).await.expect("a table");
+    let all =
+        (0..5).flat_map(|round| (0..FLIGHTS).map(move |number| Flight { delay: round, ..flight(number) }));
+    let all: Vec<_> = all.collect();
+    let options = BulkInsert::default().with_concurrency(8).with_window(7);
+    for options in [options, options.with_window(1000)] {
+        flights.query().delete().await.expect("a deletion");
+        slow.begin_again();
+        let inserts = flights.insert_all(stream::iter(all.clone().into_iter().map(Ok)), options);
+        let summary = BulkSummary::of(inserts).await.expect("the input is sound");
+        assert_eq!((summary.written, summary.failed), (20, 80), "{summary:?}");
+        assert_delays(&flights, 0).await;
+    }
+    slow.begin_again();
+    let rows = stream::iter(all.into_iter().map(|flight| flight.to_entity()));
+    let changes = flights.entities().modify_all(rows, options, |_, row| Ok(row.clone()));
+    let summary = BulkSummary::of(changes).await.expect("the input is sound");
+    assert_eq!((summary.written, summary.failed), (100, 0), "{summary:?}");
+    assert_delays(&flights, 4).await;
+    assert_in_step(&flights, FLIGHTS as usize).await;
+}
+
+async fn assert_delays(flights: &IndexedTable<Flight>, delay: i32) {
+    let stored = flights.query().all().await.expect("flights");
+    assert!(stored.iter().all(|flight| flight.delay == delay), "{stored:?}");
 }
 
 /// An index that is absent during the load is built while writers continue.

@@ -131,3 +131,39 @@ pub(super) async fn changes_agree_with_writes_after_faults(harness: &Harness) {
     };
     run_with_faults(harness, "writes with changes", run).await;
 }
+
+/// Rows that another program has written into a feed end the delivery in their partition, with an error that names the row. The changes
+/// before them are delivered, and the other partitions go on.
+pub(super) async fn planted_rows_end_the_delivery_before_them(harness: &Harness) {
+    let table = harness.unused_name();
+    let orders = open(harness.store().clone(), &table);
+    orders.create_if_missing().await.expect("a new table");
+    let of = |customer: &str, number| Order { customer: customer.to_owned(), number, paid: false };
+    for customer in ["ann", "bob", "cat", "dan"] {
+        orders.insert(&of(customer, 1)).await.expect("a new order");
+    }
+    let row = |partition: &str, row: &str| Entity::new(partition, row).expect("a legal key");
+    let last = "~~changes~9223372036854775807";
+    let planted = [
+        row("ann", last).with("Kind", "written").with("Row", "order_0001"),
+        row("bob", "~~changes~0000000000000000007").with("Kind", "written").with("Row", "order_0001"),
+        row("cat", "~~changes").with("Next", i64::MIN),
+    ];
+    for row in planted {
+        harness.store().write(&table, Operation::InsertOrReplace(row)).await.expect("a planted row");
+    }
+    let collected = Collected::default();
+    let consumer = orders.changes().consumer("mail");
+    let done = consumer.run_once(&collected).await.expect("partitions");
+    let mut failed: Vec<_> =
+        done.failed.iter().map(|(key, error)| (key.as_str(), error.to_string())).collect();
+    failed.sort();
+    let count = || collected.0.lock().expect("no panic").len();
+    assert_eq!(count(), 3, "{failed:?}");
+    assert_eq!(failed.iter().map(|(key, _)| *key).collect::<Vec<_>>(), ["ann", "bob", "cat"]);
+    assert!(failed[0].1.contains(last), "{failed:?}");
+    assert!(failed[1].1.contains("~~changes~0000000000000000007"), "{failed:?}");
+    assert!(failed[2].1.contains("Next"), "{failed:?}");
+    let again = consumer.run_once(&collected).await.expect("partitions");
+    assert_eq!((count(), again.failed.len()), (3, 3), "no change is delivered twice");
+}

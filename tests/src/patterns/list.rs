@@ -22,6 +22,7 @@ macro_rules! pattern_behaviours {
                 a_slow_table_delays_no_other_table (virtual_time)
                 a_conflict_affects_one_entity
                 groups_stay_within_the_byte_limit
+                rows_of_a_key_are_written_in_their_order
                 a_deletion_removes_only_matching_entities
                 scans_cover_every_partition
                 copies_to_another_store_and_back_are_equal
@@ -75,6 +76,7 @@ macro_rules! pattern_behaviours {
             feed {
                 concurrent_writers_are_numbered_without_gaps
                 changes_agree_with_writes_after_faults
+                planted_rows_end_the_delivery_before_them
             }
             pages {
                 every_query_has_pages_both_ways
@@ -88,6 +90,7 @@ macro_rules! pattern_behaviours {
                 sets_write_every_entity_of_a_query
                 sets_lose_no_change_of_another_writer
                 bulk_inserts_use_the_write_path_of_the_handle
+                bulk_inserts_keep_the_order_of_a_key
                 a_store_is_copied_with_its_manifests
                 a_store_is_copied_with_its_blobs
                 entries_and_unique_values_follow
@@ -121,6 +124,7 @@ macro_rules! pattern_behaviours {
                 groups_hold_entities_with_their_entries
                 a_failed_entity_does_not_affect_others
                 an_absent_index_is_built_after_the_load (virtual_time)
+                entities_of_a_key_are_written_in_their_order
             }
             declared_indexes {
                 local_entries_cost_no_further_request

@@ -20,7 +20,7 @@ use table_patterns::bulk::{BulkOptions, BulkTable, copy_store};
 use super::handles::{Cell, Indexed, Large, LargeIndexed, Note, Spread, Typed, Untyped, Verbs, Wider, World};
 use crate::Harness;
 use crate::fault_runs::{FaultRun, run_with_faults};
-use crate::wrappers::HookedStore;
+use crate::wrappers::{HookedStore, LaterIsFaster};
 
 /// Runs a check on every handle that has queries.
 macro_rules! every_handle {
@@ -144,6 +144,35 @@ async fn inserts_of<H: Verbs + BulkTable<Entity = <H as Verbs>::Of>>(harness: &H
 /// `bulk().insert_all` takes entities and results of entities, on every handle.
 pub(super) async fn bulk_inserts_use_the_write_path_of_the_handle(harness: &Harness) {
     every_handle!(harness, inserts_of);
+}
+
+async fn inserts_in_order_of<H: Verbs + BulkTable<Entity = <H as Verbs>::Of>>(harness: &Harness) {
+    let world = World::new(harness).await;
+    let slow = Arc::new(LaterIsFaster::new(Arc::clone(&world.store)));
+    let handle = H::open(&world.through(slow.clone())).await;
+    // A first insert registers the type, so that the delayed requests are those of the input.
+    handle.insert(&H::Of::new(9, "first", None)).await.expect("a new note");
+    slow.begin_again();
+    let titles = ["first", "second", "third"];
+    let notes =
+        titles.iter().flat_map(|title| (1..=4).map(|number| <H as Verbs>::Of::new(number, title, None)));
+    let notes: Vec<_> = notes.collect();
+    let options = BulkOptions::default().with_retry(None);
+    let done = handle.bulk().with_options(options).insert_all(stream::iter(notes)).await.expect("a summary");
+    assert_eq!((done.written, done.failed, done.ambiguous), (4, 8, 0), "{}: {:?}", H::NAME, done.failures);
+    for number in 1..=4 {
+        assert_eq!(
+            handle.get_existing(number).await.expect("the note").title(),
+            "first",
+            "{}: {number}",
+            H::NAME
+        );
+    }
+}
+
+/// `bulk().insert_all` inserts entities of one key in the order of the input, on every handle: the first is stored.
+pub(super) async fn bulk_inserts_keep_the_order_of_a_key(harness: &Harness) {
+    every_handle!(harness, inserts_in_order_of);
 }
 
 /// A copied store has the values of large entities, and their blobs in the other blob store.

@@ -393,7 +393,7 @@ async fn to_copy<H: Handle>(backends: Backends, sealed: bool) -> (World, World) 
 
 fn copy(from: &World, to: &World) -> CopyJob {
     let side = |world: &World| (world.store.clone(), world.table(TABLE));
-    CopyJob::new(side(from), side(to))
+    CopyJob::new(side(from), side(to)).trust_definitions()
 }
 
 fn copy_with_blobs(from: &World, to: &World) -> CopyJob {

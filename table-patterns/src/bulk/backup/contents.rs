@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 
-use super::directory::{BackupDirectory, sha256};
+use super::directory::{BackupDirectory, EncodedRows, FILE_BYTES, FileContent, RowsSize, sha256};
 
 /// The file that makes a backup complete. It is written last.
 const COMPLETE: &str = "backup.json";
@@ -67,6 +67,8 @@ pub struct Chunk {
     pub rows: u64,
     /// The size of the file, in bytes.
     pub bytes: u64,
+    /// The size of the rows in their form before compression, in bytes.
+    pub row_bytes: u64,
     /// The SHA-256 of the file, as 64 hexadecimal digits.
     pub sha256: String,
 }
@@ -74,7 +76,8 @@ pub struct Chunk {
 impl BackupTable {
     /// The number of rows.
     pub fn rows(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.rows).sum()
+        // Not a sum that overflows: the numbers are in a file that others may have written.
+        self.chunks.iter().fold(0, |rows, chunk| rows.saturating_add(chunk.rows))
     }
 }
 
@@ -154,28 +157,6 @@ impl Backup {
         // An object store repeats a request whose answer was lost: the file may be of this very call.
         Ok(Self::unfinished(directory).await?.is_some_and(|begun| begun.id == self.id))
     }
-
-    /// The first difference between the files and their checksums, in the order of tables and rows. Reads every file of these
-    /// tables: 1 request for each.
-    ///
-    /// # Errors
-    /// Errors of the object store.
-    pub async fn first_fault(
-        &self,
-        directory: &BackupDirectory,
-        tables: &BTreeSet<TableName>,
-    ) -> Result<Option<String>> {
-        for table in self.tables.iter().filter(|(name, _)| tables.contains(name)).map(|(_, table)| table) {
-            for chunk in &table.chunks {
-                match chunk.read(directory).await {
-                    Ok(_) => {}
-                    Err(ReadFault::File(fault)) => return Ok(Some(fault)),
-                    Err(ReadFault::Store(error)) => return Err(error),
-                }
-            }
-        }
-        Ok(None)
-    }
 }
 
 #[derive(Deserialize)]
@@ -184,29 +165,41 @@ struct Format {
 }
 
 impl Chunk {
-    pub(super) fn new(file: String, rows: usize, content: &[u8]) -> Self {
-        Self { file, rows: rows as u64, bytes: content.len() as u64, sha256: sha256(content) }
+    pub(super) fn new(file: String, rows: usize, encoded: &EncodedRows) -> Self {
+        let EncodedRows { content, bytes } = encoded;
+        let (rows, row_bytes) = (rows as u64, *bytes);
+        Self { file, rows, bytes: content.len() as u64, row_bytes, sha256: sha256(content) }
     }
 
     /// Reads the rows. 1 request.
     pub(super) async fn read(&self, directory: &BackupDirectory) -> Result<Vec<Entity>, ReadFault> {
         let file = &self.file;
         let fault = |text: String| Err(ReadFault::File(text));
-        let Some(content) = directory.read(file).await.map_err(ReadFault::Store)? else {
-            return fault(format!("the file {file} of the backup is missing"));
-        };
-        // The length first: two numbers of bytes say more than a checksum that differs.
-        if content.len() as u64 != self.bytes {
+        let size = RowsSize { rows: self.rows, bytes: self.row_bytes };
+        if let Some(excess) = size.excess() {
+            return fault(format!("the file {file} of the backup {excess}"));
+        }
+        if self.bytes > FILE_BYTES {
             return fault(format!(
-                "the file {file} of the backup has {} bytes, and {} were written",
-                content.len(),
+                "the file {file} of the backup has {} bytes, and no file has more than {FILE_BYTES}",
                 self.bytes
             ));
         }
+        // The size before the content: two numbers of bytes say more than a checksum that differs.
+        let content = match directory.read_sized(file, self.bytes).await.map_err(ReadFault::Store)? {
+            FileContent::Whole(content) => content,
+            FileContent::Missing => return fault(format!("the file {file} of the backup is missing")),
+            FileContent::OtherSize(bytes) => {
+                return fault(format!(
+                    "the file {file} of the backup has {bytes} bytes, and {} were written",
+                    self.bytes
+                ));
+            }
+        };
         if sha256(&content) != self.sha256 {
             return fault(format!("the file {file} of the backup is damaged: its checksum differs"));
         }
-        match directory.decode(content).await {
+        match directory.decode(content, size).await {
             Ok(rows) if rows.len() as u64 == self.rows => Ok(rows),
             Ok(rows) => fault(format!(
                 "the file {file} of the backup has {} rows, and {} were written",

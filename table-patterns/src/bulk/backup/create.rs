@@ -317,9 +317,9 @@ impl BackupJob {
         // replaced.
         let file = format!("{table}/{:06}.{}", saved.chunks.len(), self.to.format.extension());
         let count = rows.len();
-        let content = self.to.encode(rows).await?;
-        let chunk = Chunk::new(file, count, &content);
-        self.to.write(&chunk.file, content).await?;
+        let encoded = self.to.encode(rows).await?;
+        let chunk = Chunk::new(file, count, &encoded);
+        self.to.write(&chunk.file, encoded.content).await?;
         saved.chunks.push(chunk);
         Ok(())
     }

@@ -9,5 +9,5 @@ mod tests;
 
 pub use contents::{Backup, BackupTable, Chunk};
 pub use create::{BackupJob, BackupReport, PreparedBackup};
-pub use directory::{BackupDirectory, RowFormat};
+pub use directory::{BackupDirectory, EncodedRows, RowFormat, RowsSize};
 pub use restore::{PreparedRestore, RestoreJob, RestoreReport};

@@ -6,14 +6,14 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use table_core::adapter::{CrashPoint, FaultInjector};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, Properties, TableName, Ticks};
 use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _};
 use table_core::typed::TableEntity;
 
-use super::{Backup, BackupDirectory, BackupJob, RestoreJob, RowFormat};
+use super::{Backup, BackupDirectory, BackupJob, EncodedRows, RestoreJob, RowFormat, RowsSize};
 use crate::bulk::tests::Rig;
 use crate::bulk::{BulkOptions, BulkWriter, compare_tables};
 use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
@@ -30,16 +30,18 @@ impl RowFormat for Lines {
         "txt"
     }
 
-    fn encode(&self, rows: &[Entity]) -> Result<Vec<u8>> {
+    fn encode(&self, rows: &[Entity]) -> Result<EncodedRows> {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let line = |row: &Entity| {
             let (key, packed) = (row.key(), row.properties().as_packed());
             format!("{} {} {}\n", hex(key.partition().as_bytes()), hex(key.row().as_bytes()), hex(packed))
         };
-        Ok(rows.iter().map(line).collect::<String>().into_bytes())
+        let content = rows.iter().map(line).collect::<String>().into_bytes();
+        Ok(EncodedRows { bytes: content.len() as u64, content })
     }
 
-    fn decode(&self, file: &[u8]) -> Result<Vec<Entity>> {
+    fn decode(&self, file: &[u8], size: RowsSize) -> Result<Vec<Entity>> {
+        assert!(file.len() as u64 <= size.bytes);
         let bytes = |hex: &str| -> Result<Vec<u8>> {
             let digits = hex.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).unwrap_or("?"));
             digits.map(|two| u8::from_str_radix(two, 16).map_err(|e| Error::corrupt(e.to_string()))).collect()
@@ -270,7 +272,14 @@ async fn hidden_entities_are_backed_up() -> Result<()> {
 
     let (to, restored_blobs) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
     let job = RestoreJob::open(directory(&files), to.clone()).await?;
-    job.with_blobs(restored_blobs.clone(), root.clone()).run().await?;
+    let job = job.with_blobs(restored_blobs.clone(), root.clone());
+    let error = job.run().await.unwrap_err().to_string();
+    assert!(
+        error.contains("'Session' of the table 'Sessions' expire") && error.contains("trust_definitions"),
+        "{error}"
+    );
+    assert_eq!(to.all_tables(None).await?, []);
+    assert_eq!(job.trust_definitions().run().await?.failed.len(), 0);
     let restored = open(&to, &restored_blobs).await?;
     assert_eq!(restored.query().all().await?, [session(1, None)]);
     restored.insert(&session(3, None)).await.expect_err("the deleted entity keeps its key");
@@ -303,12 +312,14 @@ async fn a_restore_does_not_change_its_choice_of_blobs() -> Result<()> {
 
     let to = Rig::bare();
     let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once()).rows_only();
+    let job = job.trust_definitions();
     to.faults.crash_at(4, CrashPoint::After);
     job.run().await.unwrap_err();
     to.faults.heal();
     let target = Arc::new(InMemory::new());
     let other = RestoreJob::open(directory(&files), to.store.clone()).await?;
-    let error = other.with_blobs(target.clone(), root.clone()).run().await.unwrap_err().to_string();
+    let other = other.with_blobs(target.clone(), root.clone()).trust_definitions();
+    let error = other.run().await.unwrap_err().to_string();
     assert!(error.contains("another choice of blobs"), "{error}");
     assert_eq!(target.list(None).count().await, 0);
     job.run().await?;
@@ -380,9 +391,20 @@ async fn a_damaged_file_is_named_and_nothing_is_written() -> Result<()> {
         }
         let to = Rig::bare();
         let job = RestoreJob::open(directory(&files), to.store.clone()).await?;
-        let error = job.run().await.unwrap_err().to_string();
+        let alone = job.tables([to.table.clone()]);
+        let error = alone.run().await.unwrap_err().to_string();
         assert!(error.contains("Readings/000001.txt") && error.contains(fault), "{error}");
         assert_eq!(to.meter.total(), 0);
+        // The other tables are restored, and the report names the damaged one.
+        let report = RestoreJob::open(directory(&files), to.store.clone()).await?.run().await?;
+        assert_eq!((report.tables, report.rows), (2, 1));
+        let failed: Vec<_> = report.failed.iter().map(|(table, error)| format!("{table}: {error}")).collect();
+        assert!(
+            failed.len() == 1 && failed[0].contains("Readings/000001.txt") && failed[0].contains(fault),
+            "{failed:?}"
+        );
+        let restored = to.store.all_tables(None).await?;
+        assert_eq!(restored.iter().map(TableName::as_str).collect::<Vec<_>>(), ["Empty", "Small"]);
     }
     // A table without the damage.
     let to = Rig::bare();
@@ -458,7 +480,12 @@ async fn indexes_are_restored_with_their_tables() -> Result<()> {
     let to = Arc::new(MemoryStore::new());
     let alone = RestoreJob::open(directory(&files), to.clone()).await?.tables([people.clone()]);
     assert!(alone.run().await.unwrap_err().to_string().contains("restore 'Ages' too"));
-    RestoreJob::open(directory(&files), to.clone()).await?.run().await?;
+    let job = RestoreJob::open(directory(&files), to.clone()).await?;
+    let error = job.run().await.unwrap_err().to_string();
+    assert!(error.contains("the index 'age' of the table 'People' writes into the table 'Ages'"), "{error}");
+    assert_eq!(to.all_tables(None).await?, [], "nothing was written");
+    assert_eq!(job.definitions().await?.len(), 1);
+    assert_eq!(job.trust_definitions().run().await?.tables, 2);
     let restored = open(to).await?;
     let id = restored.declared().await?[0].id();
     let scrub = restored.scrub(&id, crate::index::ScrubMode::Report).await?;
@@ -500,5 +527,116 @@ async fn ciphertext_that_would_be_unreadable_is_not_restored() -> Result<()> {
     assert_eq!(to.all_tables(None).await?, []);
     let same = Rig::bare();
     assert_eq!(RestoreJob::open(directory(&files), same.store.clone()).await?.run().await?.rows, 1);
+    Ok(())
+}
+
+/// Entries without their entities, or entities without their entries, would look complete.
+#[tokio::test]
+async fn tables_that_share_entries_with_a_damaged_one_are_left_out() -> Result<()> {
+    let from = Arc::new(MemoryStore::new());
+    let [people, ages, other] = ["People", "Ages", "Other"].map(|name| TableName::new(name).unwrap());
+    for table in [&people, &ages, &other] {
+        from.create_table(table).await?;
+    }
+    from.write(&other, Operation::Insert(Entity::new("p", "1")?)).await?;
+    let index =
+        Index::keyed("age", Placement::OtherTable(ages.clone()), "age_{Age}", "{PartitionKey}_{RowKey}")?;
+    let open = IndexedEntities::open(from.clone(), people.clone(), vec![index], IndexOptions::local());
+    open.await?.insert(Entity::new("Sales", "1")?.with("Age", 41)).await?;
+    for damaged in [&people, &ages] {
+        let files = Arc::new(InMemory::new());
+        BackupJob::new(from.clone(), "s", directory(&files)).run().await?;
+        files.delete(&Path::from(format!("monday/{damaged}/000000.txt"))).await.unwrap();
+        let to = Arc::new(MemoryStore::new());
+        let job = RestoreJob::open(directory(&files), to.clone()).await?.trust_definitions();
+        let report = job.run().await?;
+        assert_eq!(report.failed.keys().collect::<Vec<_>>(), [&ages, &people], "{damaged}");
+        assert_eq!(to.all_tables(None).await?, std::slice::from_ref(&other));
+    }
+    Ok(())
+}
+
+/// A row that the store refuses fails its table; the tables before and after it are restored, and no run calls the table complete,
+/// wherever it was interrupted.
+#[tokio::test]
+async fn a_refused_row_fails_its_table_only() -> Result<()> {
+    let (from, files) = (Rig::bare(), Arc::new(InMemory::new()));
+    let [first, bad, last] = ["Alpha", "Beta", "Gamma"].map(|name| TableName::new(name).unwrap());
+    for table in [&first, &bad, &last] {
+        from.store.create_table(table).await?;
+        from.store.write(table, Operation::Insert(Entity::new("p", "1")?)).await?;
+    }
+    // Longer than the RowKeys of Cosmos DB.
+    from.store.write(&bad, Operation::Insert(Entity::new("p", "x".repeat(400))?)).await?;
+    BackupJob::new(from.store.clone(), "s", directory(&files)).run().await?;
+    for request in 1.. {
+        let faults = FaultInjector::new(1);
+        let target = MemoryStore::with_profile(ServiceProfile::COSMOS_TABLE);
+        let to: Arc<dyn TableStore> = Arc::new(Faulty::new(target, faults.clone()));
+        let job = RestoreJob::open(directory(&files), to.clone()).await?.with_options(once());
+        faults.crash_at(request, CrashPoint::After);
+        let report = match job.run().await {
+            Ok(report) => report,
+            Err(_) => {
+                faults.heal();
+                match job.run().await {
+                    // Only the answer to the last request was lost: the tables are as a run leaves them.
+                    Err(error) if error.to_string().contains("exists and has rows") => break,
+                    report => report?,
+                }
+            }
+        };
+        let failed: Vec<_> = report.failed.keys().collect();
+        assert_eq!((failed, report.tables), (vec![&bad], 2), "{request}");
+        for table in [&first, &last] {
+            assert_eq!(to.query_all(table, &Query::new()).await?.len(), 1, "{request}: {table}");
+        }
+        assert!(request < 100, "the last request was interrupted");
+    }
+    Ok(())
+}
+
+/// Sizes that no file of the library has are refused before the file is read; a file is read only in the size that it had.
+#[tokio::test]
+async fn planted_sizes_are_refused_before_a_file_is_read() -> Result<()> {
+    for (rows, bytes, row_bytes) in [(1, 1 << 40, 10), (u64::MAX, 20, 10), (1, 20, u64::MAX)] {
+        let (from, files) = (Rig::new().await?, Arc::new(InMemory::new()));
+        from.store.write(&from.table, from.insert("p", 1)?.1).await?;
+        let mut backup = BackupJob::new(from.store.clone(), "s", directory(&files)).run().await?.backup;
+        for chunk in backup.tables.values_mut().flat_map(|table| &mut table.chunks) {
+            (chunk.rows, chunk.bytes, chunk.row_bytes) = (rows, bytes, row_bytes);
+        }
+        backup.complete(&directory(&files)).await?;
+        let to = Rig::bare();
+        let job = RestoreJob::open(directory(&files), to.store.clone()).await?;
+        assert_eq!(job.rows(), rows);
+        let error = job.run().await.unwrap_err().to_string();
+        assert!(
+            error.contains("Readings/000000.txt") && error.contains("at most") || error.contains("no file"),
+            "{error}"
+        );
+        assert_eq!(to.meter.total(), 0);
+    }
+    Ok(())
+}
+
+/// A planted position would leave files out.
+#[tokio::test]
+async fn a_position_outside_of_the_backup_is_refused() -> Result<()> {
+    let (from, files) = (source().await?, Arc::new(InMemory::new()));
+    BackupJob::new(from.store.clone(), "the account", directory(&files)).run().await?;
+    let to = Rig::bare();
+    let job = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
+    to.faults.crash_at(8, CrashPoint::After);
+    job.run().await.unwrap_err();
+    to.faults.heal();
+    let first = TableName::new("Empty")?;
+    let row = to.store.query_all(&first, &Query::new()).await?.remove(0);
+    for (table, file) in [(3, 0), (i64::MAX, 0), (1, 4), (-1, 0), (1, i64::MIN)] {
+        let planted = row.clone().with("Table", table).with("Files", file);
+        to.store.write(&first, Operation::InsertOrReplace(planted)).await?;
+        let error = job.run().await.unwrap_err().to_string();
+        assert!(error.contains("'Table'"), "{table} {file}: {error}");
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Inserts of many entities, with their entries.
+//! Writes of many entities, with their entries. Entities of one key are written in the order of the input.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +12,7 @@ use table_core::store::{BulkOutcome, Error, ErrorKind, Outcome, Result, Written}
 use super::changes::EntityChanges;
 use crate::entry::{Entry, Location, Maintainer as _};
 use crate::journal::{Change, Entries};
+use crate::rows::in_order::run_in_order;
 use crate::rows::{WINDOW_BYTES, existing_keys};
 
 /// Options of a bulk insert.
@@ -83,8 +84,11 @@ impl<'a> GroupedInserts<'a> {
                 stream::iter(groups)
             }
         });
-        let write_group = move |group| self.write_group(group, Arc::clone(&numbers));
-        let results = groups.flatten().map(write_group).buffer_unordered(options.concurrency.max(1));
+        let pieces = groups.flatten().map(move |group: Group| {
+            let keys = group.keys();
+            (keys, self.write_group(group, Arc::clone(&numbers)).boxed())
+        });
+        let results = run_in_order(pieces, options.concurrency);
         let results = results.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)));
         let end = async move {
             self.changes.journal.flush().await;
@@ -98,20 +102,32 @@ impl<'a> GroupedInserts<'a> {
         // Fresh states, to form groups by the entries of the present indexes. Each write checks the states
         // again.
         drop(self.changes.set.prepare_write().await?);
-        let mut partitions: BTreeMap<PartitionKey, Vec<Candidate>> = BTreeMap::new();
-        let mut invalid = Vec::new();
+        // The second entity of a key is in the second round, whose groups come after those of the first: a group has a key once, and
+        // groups come in the order of the entities of each key.
+        let mut rounds: Vec<BTreeMap<PartitionKey, Vec<Candidate>>> = Vec::new();
+        let mut seen: HashMap<Key, usize> = HashMap::new();
+        let mut groups = Vec::new();
         for entity in entities {
             match self.changes.set.entries(&entity) {
                 Ok(entries) => {
                     let partition = entity.key().partition_key();
-                    partitions.entry(partition).or_default().push(self.candidate(entity, entries));
+                    let earlier = seen.entry(entity.key().clone()).or_default();
+                    if rounds.len() == *earlier {
+                        rounds.push(BTreeMap::new());
+                    }
+                    let candidate = self.candidate(entity, entries);
+                    rounds[*earlier].entry(partition).or_default().push(candidate);
+                    *earlier += 1;
                 }
-                Err(error) => invalid.push(Group::Invalid(entity.key().clone(), error)),
+                Err(error) => groups.push(Group::Invalid(entity.key().clone(), error)),
             }
         }
         let most = self.changes.rows.store.profile().group_operations;
-        let writable = partitions.into_values().map(|candidates| fill_groups(candidates, most)).collect();
-        Ok(invalid.into_iter().chain(interleave(writable)).collect())
+        for partitions in rounds {
+            let filled = partitions.into_values().map(|candidates| fill_groups(candidates, most));
+            groups.extend(interleave(filled.collect()));
+        }
+        Ok(groups)
     }
 
     fn candidate(&self, entity: Entity, entries: Vec<Entry>) -> Candidate {
@@ -217,6 +233,50 @@ enum Group {
     Writable(Vec<(Key, Change)>),
     /// An entity whose entries cannot be derived.
     Invalid(Key, Error),
+}
+
+impl Group {
+    /// The keys that the group writes.
+    fn keys(&self) -> Vec<Key> {
+        match self {
+            Self::Writable(changes) => changes.iter().map(|(key, _)| key.clone()).collect(),
+            Self::Invalid(..) => Vec::new(),
+        }
+    }
+}
+
+/// Changes entities one by one, several at once: see [`IndexedEntities::modify_all`](super::IndexedEntities::modify_all).
+pub(super) fn modify_all<'a, S, F>(
+    changes: EntityChanges<'a>,
+    rows: S,
+    concurrency: usize,
+    combine: F,
+) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<'a, S, F>
+where
+    S: Stream<Item = Result<Entity>> + Send + 'a,
+    F: Fn(Option<&Entity>, &Entity) -> Result<Entity> + Send + Sync + 'a,
+{
+    let (combine, failure) = (Arc::new(combine), Arc::new(OnceLock::new()));
+    let ending = Arc::clone(&failure);
+    let rows = rows.scan((), move |(), row| ready(row.map_err(|error| ending.set(error)).ok()));
+    let pieces = rows.enumerate().map(move |(number, row)| {
+        let combine = Arc::clone(&combine);
+        let keys = vec![row.key().clone()];
+        let work = async move {
+            let key = row.key().clone();
+            let done = changes.modify(&key, |old| combine(old, &row).map(Some)).await;
+            let pending = done.as_ref().is_ok_and(|done| done.entries == Entries::Pending);
+            let written = done.map(|done| done.written.into_iter().next().unwrap_or_default());
+            let table = changes.rows.table.clone();
+            BulkOutcome::of_request(table, key, number as u64, written).with_pending(pending)
+        };
+        (keys, work.boxed())
+    });
+    let end = async move {
+        changes.journal.flush().await;
+        stream::iter(failure.get().cloned().map(Err))
+    };
+    run_in_order(pieces, concurrency).map(Ok).chain(end.flatten_stream())
 }
 
 /// Fills groups of one partition, with space for a journal row in a group with remote entries.

@@ -9,7 +9,7 @@ use table_core::query::{Continuation, Page};
 use table_core::store::{BulkOutcome, CycleDetector, Error, Result, TableStore, TableStoreExt as _};
 
 use super::build::IndexBuild;
-use super::bulk::{BulkInsert, GroupedInserts};
+use super::bulk::{BulkInsert, GroupedInserts, modify_all};
 use super::changes::EntityChanges;
 use super::consent;
 use super::drop::{IndexDrop, collect_blobs};
@@ -496,6 +496,7 @@ impl IndexedEntities {
 
     /// Inserts entities while the stream is polled; returns a result for each, in the order of the answers.
     ///
+    /// Entities of one key are inserted in the order of the input: the first is stored, and the others are refused.
     /// Entities of one partition are written together: a group holds each entity with all its local entries, up
     /// to 100 operations. A partition's entities are ordered by their remote entries, so that a group changes
     /// few other partitions. Groups of several partitions take turns. A group writes each summary or list of
@@ -519,6 +520,27 @@ impl IndexedEntities {
         S: Stream<Item = Result<Entity>> + Send + 'a,
     {
         GroupedInserts { changes: self.changes() }.run(entities, options)
+    }
+
+    /// Writes rows over entities while the stream is polled; returns a result for each, in the order of the answers. `combine` returns
+    /// the entity that is stored, from the stored entity, if there is one, and the row. Rows of one key are written in the order of the
+    /// input. The stream ends when the journal rows of its writes are cleared.
+    ///
+    /// Requests: those of [`modify`](Self::modify) for each row.
+    ///
+    /// # Errors
+    /// As the last item: an error of the input. Nothing more of the input is read then.
+    pub fn modify_all<'a, S, F>(
+        &'a self,
+        rows: S,
+        options: BulkInsert,
+        combine: F,
+    ) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<'a, S, F>
+    where
+        S: Stream<Item = Result<Entity>> + Send + 'a,
+        F: Fn(Option<&Entity>, &Entity) -> Result<Entity> + Send + Sync + 'a,
+    {
+        modify_all(self.changes(), rows, options.concurrency, combine)
     }
 }
 

@@ -105,7 +105,7 @@
 //! | `rows` | `IndexedRows` | reads of the rows of entities and of indexes |
 //! | `lookup` | `Pages`, `Lists`, `MergedLookup`, `Lookups` | from a query of an index to entities |
 //! | `changes` | `EntityChanges` | writes, read-modify-write, moves, the removal of due entities that are in the way of a write |
-//! | `bulk` | `GroupedInserts` | inserts of many entities |
+//! | `bulk` | `GroupedInserts` | writes of many entities |
 //! | `build` | [`IndexBuild`], `Windows` | filling an index |
 //! | `scrub` | `Scrub`, `SharedScrub`, `Recount` | comparing an index with its entities |
 //! | `drop` | `IndexDrop`, `Removal` | ending an index and removing its rows |

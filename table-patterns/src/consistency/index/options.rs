@@ -10,7 +10,7 @@ use table_core::store::{Error, Result};
 
 use super::states::processes::Durations;
 use crate::entry::Index;
-use crate::journal::{Acknowledge, Clearing, Timing};
+use crate::journal::{Acknowledge, Clearing, LONGEST_LEASE, Timing};
 
 /// Options of an [`IndexedEntities`](crate::index::IndexedEntities).
 #[derive(Clone, Debug)]
@@ -114,6 +114,11 @@ impl IndexOptions {
     /// Refuses durations with which no write could succeed.
     pub(crate) fn check(&self) -> Result<()> {
         let (cache, client) = (self.cache, self.timing.client());
+        if cache > LONGEST_LEASE {
+            return Err(Error::invalid_request(format!(
+                "`IndexOptions::cache` is {cache:?}, and no process waits longer than {LONGEST_LEASE:?} for another: lower it"
+            )));
+        }
         if !cache.is_zero() && cache >= client / 4 {
             return Ok(());
         }

@@ -8,6 +8,10 @@ use std::time::Duration;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use tokio::time::{Instant, timeout_at};
 
+/// The longest lease of a process, and the longest time for which it caches the states of indexes. Rows say for how long other processes
+/// wait, and any client of a table can write rows: so a row with a longer time is damage, and nobody waits for it.
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(3600);
+
 /// The durations of the protocol. Each process measures them with its own clock.
 ///
 /// The life of a request has two parts. At the end of the *client's* part this process drops the request, whatever the store and its
@@ -27,7 +31,7 @@ impl Timing {
     /// A timing with a lease and the client's and the server's part of the longest life of a request.
     ///
     /// # Errors
-    /// The lease is shorter than four times the life of a request.
+    /// The lease is shorter than four times the life of a request, or longer than one hour.
     pub fn new(lease: Duration, client: Duration, server: Duration) -> Result<Self> {
         let request = client.saturating_add(server);
         if lease < request.saturating_mul(4) {
@@ -35,6 +39,11 @@ impl Timing {
                 "the lease of {lease:?} is shorter than four times the longest life of a request, {request:?}: raise the lease"
             );
             return Err(Error::invalid_request(reason));
+        }
+        if lease > LONGEST_LEASE {
+            return Err(Error::invalid_request(format!(
+                "the lease of {lease:?} is longer than {LONGEST_LEASE:?}, and no process waits longer for another: lower the lease"
+            )));
         }
         Ok(Self { lease, client, server })
     }

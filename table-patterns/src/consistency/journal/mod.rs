@@ -146,7 +146,7 @@ use self::commit::Committer;
 use self::entity_table::EntityTable;
 use self::in_process::{BackgroundTasks, PartitionLocks};
 pub use self::lease::Timing;
-pub(crate) use self::lease::{Lease, before};
+pub(crate) use self::lease::{LONGEST_LEASE, Lease, before};
 pub(crate) use self::mark::{as_read, is_marked};
 pub(crate) use self::moving::{MoveAttempt, Moved};
 use self::moving::{Mover, Moves};
@@ -157,7 +157,7 @@ use self::recover::UnfinishedWrites;
 use self::remote_rows::RemoteRows;
 use self::row::JournalRows;
 pub use self::row::WriteId;
-pub(crate) use self::row::is_journal_row;
+pub(crate) use self::row::{damage, is_journal_row};
 use self::sweep::Sweep;
 pub use self::sweep::SweepReport;
 use self::ticket::Tickets;
@@ -309,8 +309,8 @@ impl Journal {
     /// for each write found. In a store that only this process writes, the waits end with the writes under way.
     ///
     /// # Errors
-    /// The store's errors of the scans. Errors of single writes, reservations and abort rows are traced and counted
-    /// as left; the sweep continues.
+    /// The store's errors of the scans. Errors of single writes, reservations, moves and abort rows are in the report; the sweep
+    /// continues.
     pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
         let unfinished = self.unfinished();
         let UnfinishedWrites { entities, rows, unique, moves, timing, .. } = unfinished;

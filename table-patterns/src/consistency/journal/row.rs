@@ -12,7 +12,10 @@ use uuid::Uuid;
 
 use super::apply::Entries;
 use super::entity_table::EntityTable;
+use super::lease::LONGEST_LEASE;
+use super::unique::UniqueRow;
 use crate::clock::millis;
+use crate::entry::row_properties::{MOVE_WRITE, has_mark, is_mark_property, is_pending};
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Shape};
 use crate::rows::{accept_applied, fresh_id, get_bytes, set_bytes};
@@ -245,6 +248,28 @@ pub(crate) fn is_journal_row(row: &Entity) -> bool {
     WriteId::of_key(row.key()).is_some() && row.get(KIND) == Some(ValueRef::String(WRITE))
 }
 
+/// What is wrong with a row whose key or properties are those of the journal; `None` for a sound row, and for all other rows. Nothing but
+/// the journal writes such rows, but any client of the table can.
+pub(crate) fn damage(row: &Entity) -> Option<Error> {
+    let at_write =
+        row.key().row().strip_prefix(SYSTEM_PREFIX).is_some_and(|row| row.starts_with(WriteId::KEY_PREFIX));
+    if at_write {
+        return match WriteId::of_key(row.key()) {
+            Some(id) => read(id, row).err(),
+            None => {
+                Some(Error::decode("journal row", row.key(), "RowKey", "the id of a write", "another text"))
+            }
+        };
+    }
+    if is_pending(row) {
+        return UniqueRow::read(row).err();
+    }
+    let is_marked = row.properties().iter().any(|property| is_mark_property(property.name()));
+    let expected = "the mark of a move: an Edm.Guid, and a PartitionKey";
+    (is_marked && !has_mark(row))
+        .then(|| Error::decode("entity", row.key(), MOVE_WRITE, expected, "another value"))
+}
+
 /// Reads the row at the key of a write.
 pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
     let damaged = |name: &str| {
@@ -266,7 +291,10 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
                 affected: decode(&get_bytes(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
                 source: source(entity).ok_or_else(|| damaged(SOURCE))?,
                 claim,
-                lease: lease(entity).ok_or_else(|| damaged(LEASE))?,
+                lease: lease(entity).ok_or_else(|| {
+                    let expected = format!("milliseconds, at most {}", LONGEST_LEASE.as_millis());
+                    Error::decode("journal row", entity.key(), LEASE, &expected, "another value")
+                })?,
             }))
         }
         _ => Err(damaged(KIND)),
@@ -278,6 +306,7 @@ fn lease(entity: &Entity) -> Option<Duration> {
         Some(ValueRef::Int64(millis)) => Some(Duration::from_millis(millis.try_into().ok()?)),
         _ => None,
     }
+    .filter(|lease| *lease <= LONGEST_LEASE)
 }
 
 /// The source of a move: `Some(None)` if the write is not a move, `None` if the property is damaged.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use table_core::model::{Entity, Key, TableName, Ticks};
 use table_core::query::{Filter, Query};
-use table_core::store::{Operation, Result, TableStoreExt as _};
+use table_core::store::{Error, Operation, Result, TableStoreExt as _};
 use tokio::time::{Instant, sleep_until};
 
 use super::entity_table::{EntityTable, States};
@@ -13,20 +13,25 @@ use super::lease::Timing;
 use super::mark::Mark;
 use super::moving::Moves;
 use super::recover::{RecoveryProgress, UnfinishedWrites};
-use super::row::{Evidence, JournalRow, JournalRows, WriteId, read};
+use super::row::{Evidence, JournalRow, JournalRows, WriteId, damage, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
-use crate::entry::Location;
 use crate::entry::row_properties::OWNER_PENDING;
+use crate::entry::{Entry, Location};
 use crate::rows::accept_applied;
 
 /// The result of a sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
 pub struct SweepReport {
     /// Writes whose entries the sweep has applied.
     pub applied: usize,
-    /// Writes that another applier works on, and writes, reservations and abort rows whose recovery failed.
+    /// Writes that another applier works on.
     pub left: usize,
+    /// Rows of writes, reservations, moves and abort rows whose recovery failed, damaged rows included.
+    pub failed: usize,
+    /// The first 100 of these rows, with the reasons.
+    pub failures: Vec<(Key, Error)>,
     /// Old abort rows that the sweep has removed.
     pub aborts_removed: usize,
     /// Reservations of uncommitted writes that the sweep has released.
@@ -35,15 +40,22 @@ pub struct SweepReport {
     pub moves_given_up: usize,
 }
 
+/// The number of rows in a report.
+const LISTED: usize = 100;
+
 impl SweepReport {
     /// The value of a result. An error is traced and counted.
     fn unless_failed<T>(&mut self, key: &Key, result: Result<T>) -> Option<T> {
-        result
-            .inspect_err(|error| {
-                tracing::warn!(%error, row = %key, "the recovery of a row failed; the next sweep tries again");
-                self.left += 1;
-            })
-            .ok()
+        let error = match result {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        tracing::warn!(%error, row = %key, "the recovery of a row failed; the next sweep tries again");
+        self.failed += 1;
+        if self.failures.len() < LISTED {
+            self.failures.push((key.clone(), error));
+        }
+        None
     }
 }
 
@@ -115,6 +127,10 @@ impl Sweep<'_> {
             self.entities.store.query_all(&self.entities.name, &Query::new().with_filter(filter)).await?;
         let (mut journal, mut aborts, mut marked) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
+            if let Some(error) = damage(&row) {
+                report.unless_failed::<()>(row.key(), Err(error));
+                continue;
+            }
             let Some(id) = WriteId::of_key(row.key()) else {
                 marked.push(row);
                 continue;
@@ -132,7 +148,10 @@ impl Sweep<'_> {
         let filter = Filter::eq(OWNER_PENDING, true);
         let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
         // An entity of the table may have a property of that name, too, and so has a reservation of another table's index.
-        Ok(rows.into_iter().filter(|row| self.entities.is_of_own_index(table, row)).collect())
+        // A damaged one is reported, whosever it is.
+        let is_damaged = |row: &Entity| Entry::index_of(row).is_some() && damage(row).is_some();
+        let is_ours = |row: &Entity| self.entities.is_of_own_index(table, row);
+        Ok(rows.into_iter().filter(|row| is_ours(row) || is_damaged(row)).collect())
     }
 
     /// Watches all rows together for the longest of their leases, then finishes each.

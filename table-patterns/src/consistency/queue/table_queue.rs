@@ -8,7 +8,7 @@ use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Tic
 use table_core::query::{Filter, Query};
 use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Result, TableStore, TableStoreExt, Written,
+    CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Result, TableStore, TableStoreExt, Written,
 };
 use uuid::Uuid;
 
@@ -21,6 +21,8 @@ use crate::rows::was_changed_by_another;
 /// The number of messages that one group transaction moves: each needs a delete and an insert, and a group has at most
 /// 100 operations.
 const MAX_MOVES: usize = 50;
+/// The number of rows in a page.
+const PAGE: usize = 1000;
 
 /// The options of a [`TableQueue`].
 #[derive(Clone, Debug)]
@@ -104,7 +106,7 @@ impl TableQueue {
     }
 
     /// Reads up to `max` messages of a state that are visible at `until`, oldest first if the store sorts. If rows of other programs
-    /// take up the limit, the query is repeated with a larger one; these rows are traced and skipped.
+    /// take up the first page, the next pages are read; these rows are traced and skipped.
     async fn read_rows(&self, state: &str, until: Option<Ticks>, max: usize) -> Result<Vec<Row>> {
         let end = until.map_or_else(
             || Filter::starts_with(Filter::ROW_KEY, state),
@@ -115,16 +117,18 @@ impl TableQueue {
         );
         let filter = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str()).and(end);
         let query = Query::new().with_filter(filter);
-        let mut top = max;
+        let (mut rows, mut from, mut cycles) = (Vec::new(), None, CycleDetector::default());
+        let mut top = max.min(PAGE);
         loop {
-            let entities = self.store.query_all(&self.table, &query.clone().with_top(top)).await?;
-            let mut rows: Vec<_> = entities.iter().filter_map(message_row).collect();
-            let foreign = entities.len() - rows.len();
-            if entities.len() < top || rows.len() >= max {
-                rows.truncate(max);
-                return Ok(rows);
-            }
-            top = max.saturating_add(foreign);
+            let page = self.store.query(&self.table, &query.clone().with_top(top), from.as_ref()).await?;
+            let read = page.items.len();
+            let missing = max - rows.len();
+            rows.extend(page.items.iter().filter_map(message_row).take(missing));
+            let Some(next) = page.continuation.filter(|_| rows.len() < max) else { return Ok(rows) };
+            cycles.add(&next, read)?;
+            from = Some(next);
+            // Large pages from now on: another program may have written any number of rows.
+            top = PAGE;
         }
     }
 

@@ -230,3 +230,44 @@ async fn a_receive_returns_the_messages_taken_before_an_error() -> Result<()> {
     assert!(queue.receive(120, LEASE).await.unwrap_err().is_transient());
     Ok(())
 }
+
+/// Rows of other programs are passed by in pages: a receive reads each of them once.
+#[tokio::test(start_paused = true)]
+async fn many_foreign_rows_cost_a_page_each_thousand() -> Result<()> {
+    let (meter, store) = (RequestMeter::new(), Arc::new(MemoryStore::new()));
+    let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let options = QueueOptions { clock, ..QueueOptions::default() };
+    let metered = Metered::new(store.clone(), meter.clone());
+    let queue = TableQueue::open_with(metered, "Work", "jobs", options).await?;
+    let table = TableName::new("Work")?;
+    for n in 0..2500 {
+        let row = Entity::new("jobs", format!("m_0000000000000000000_{n:05}"))?;
+        store.write(&table, Operation::Insert(row)).await?;
+    }
+    queue.send("one", Duration::ZERO).await?;
+    meter.reset();
+    let received = queue.receive(1, LEASE).await?;
+    assert_eq!(received.len(), 1);
+    assert_eq!(meter.snapshot().of_kind(OperationKind::Query), 1 + 3);
+    Ok(())
+}
+
+/// Planted counts and times are no message, or one that is received or set aside.
+#[tokio::test(start_paused = true)]
+async fn planted_numbers_do_not_stop_the_queue() -> Result<()> {
+    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let options = QueueOptions { clock, ..QueueOptions::default() };
+    let queue = TableQueue::open_with(store.clone(), "Work", "jobs", options).await?;
+    let table = TableName::new("Work")?;
+    for (n, count) in [i32::MIN, -1, i32::MAX].into_iter().enumerate() {
+        let row = Entity::new("jobs", format!("m_0000000000000000000_{n}"))?;
+        let row = row.with("Body", "planted").with("DequeueCount", count).with("Inserted", Ticks::MAX);
+        store.write(&table, Operation::Insert(row)).await?;
+    }
+    queue.send("one", Duration::ZERO).await?;
+    let received: Vec<_> = queue.receive(9, LEASE).await?.into_iter().map(|message| message.body).collect();
+    assert_eq!(received, ["one"]);
+    assert_eq!(queue.poison(9).await?.len(), 1, "received too often");
+    Ok(())
+}

@@ -179,3 +179,36 @@ async fn steps_on_indexed_rows_are_refused() -> Result<()> {
     assert!(fixture.store.get(&fixture.table, &Key::new("p", "6")?, None).await?.is_none());
     Ok(())
 }
+
+/// Planted numbers in a message or a record: no billions of deletes, no step left out, and the transaction is not called applied.
+#[tokio::test(start_paused = true)]
+async fn planted_numbers_are_damage() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let process = fixture.process().await?;
+    let id = uuid::Uuid::from_u128(7);
+    fixture
+        .queue
+        .send(&format!(r#"{{"stored":"{id}","pieces":4000000000,"hash":1}}"#), Duration::ZERO)
+        .await?;
+    let before = fixture.meter.total();
+    assert_eq!(process.run_once(9).await?, 1);
+    assert_eq!(fixture.meter.total(), before, "no request for rows of a plan");
+
+    let table = TableName::new("Transactions")?;
+    for (steps, next, pieces) in [(1, 1, 0), (1, i32::MAX, 0), (5, 2, 0), (1, 0, i32::MAX)] {
+        let transaction = fixture.upsert("1")?;
+        process.submit(&transaction, Acknowledge::Committed).await?;
+        let text = transaction.to_text(&Resources::new().with_store("office", fixture.store.clone()))?;
+        let record = Entity::new(format!("~~t_{}", transaction.id()), "head")?;
+        let record = record.with("TransactionState", "running").with("Steps", steps).with("NextStep", next);
+        let record =
+            record.with("Pieces", pieces).with("StepFailures", 0).with("PlanHash", fingerprint(&text));
+        fixture.store.write(&table, Operation::InsertOrReplace(record)).await?;
+        process.run_once(9).await?;
+        let case = format!("{steps} {next} {pieces}");
+        assert!(fixture.store.get(&fixture.table, &Key::new("p", "1")?, None).await?.is_none(), "{case}");
+        let status = process.status(transaction.id()).await;
+        assert!(!matches!(status, Ok(TransactionStatus::Applied)), "{case}: {status:?}");
+    }
+    Ok(())
+}

@@ -219,7 +219,8 @@ impl TableRow {
             Some(ValueRef::String(id)) => Some(id.to_owned()),
             _ => None,
         };
-        let durations = Durations::read(row, DURATIONS)?;
+        // At most those of a process: sweeps and changes of states wait for them, and any client of the table can write the row.
+        let durations = Durations::read(row, DURATIONS)?.believed();
         Ok(Self { durations, any_type, blobs, etag: row.etag().cloned() })
     }
 

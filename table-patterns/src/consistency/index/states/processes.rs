@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::clock::{after, millis};
+use crate::journal::LONGEST_LEASE;
 use crate::rows::{accept_applied, fresh_id};
 
 const ROWS: &str = "process~";
@@ -80,6 +81,19 @@ impl Durations {
             cache: self.cache.max(other.cache),
             request: self.request.max(other.request),
             lease: self.lease.max(other.lease),
+        }
+    }
+
+    /// The longest durations of a process: longer ones are refused when it opens a table.
+    const LONGEST: Self = Self { cache: LONGEST_LEASE, request: LONGEST_LEASE, lease: LONGEST_LEASE };
+
+    /// These durations, at most those that a process can have.
+    pub(super) fn believed(self) -> Self {
+        let Self { cache, request, lease } = Self::LONGEST;
+        Self {
+            cache: self.cache.min(cache),
+            request: self.request.min(request),
+            lease: self.lease.min(lease),
         }
     }
 
@@ -144,6 +158,11 @@ impl ProcessRow {
         Ok(row.with(HEARTBEAT, millis(durations.heartbeat())))
     }
 
+    /// Whether no process can have written the row: its durations are longer than those of any process. State changes would wait for them.
+    fn is_impossible(&self) -> bool {
+        self.durations != self.durations.believed() || self.heartbeat > Durations::LONGEST.heartbeat()
+    }
+
     /// Whether the row is so much older than a row written at `written` that its process has ended, whatever
     /// the clock of that process says.
     fn is_long_ago(&self, written: Option<Ticks>) -> bool {
@@ -185,7 +204,8 @@ impl Watch {
             // `WatchWhole`: a process that pauses for less than the lifetime of its row still acts by its
             // states.
             let was_watched = before.is_some() && unchanged >= row.lifetime();
-            let is_gone = was_watched || row.is_long_ago(written);
+            // A row with impossible durations is removed like the row of an ended process.
+            let is_gone = was_watched || row.is_long_ago(written) || row.is_impossible();
             if is_gone { &mut gone } else { &mut active }.push(row.clone());
             next.insert(row.id, (row.etag.clone(), since));
         }
@@ -287,6 +307,19 @@ mod tests {
         };
         let entity = ProcessRow::to_entity(ProcessId(Uuid::from_u64_pair(0, id)), durations).unwrap();
         ProcessRow::read(&entity.with_system(Some(ETag::from_version(version)), None)).unwrap().unwrap()
+    }
+
+    /// A planted row does not make a change of state wait for as long as it says.
+    #[tokio::test(start_paused = true)]
+    async fn a_row_with_durations_that_no_process_has_is_gone() {
+        let sound = row(1, 1);
+        let lease = Durations { lease: Duration::from_millis(i64::MAX as u64), ..sound.durations };
+        let rows = [
+            sound.clone(),
+            ProcessRow { durations: lease, ..row(2, 1) },
+            ProcessRow { heartbeat: lease.lease, ..row(3, 1) },
+        ];
+        assert_eq!(gone(&Watch::default(), &rows), [2, 3]);
     }
 
     /// Observes rows with an immediate answer; returns the ids of ended processes.

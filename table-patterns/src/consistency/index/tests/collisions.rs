@@ -89,7 +89,7 @@ async fn a_remote_collision_is_an_applied_error_and_keeps_the_first_entry() -> R
     assert_eq!(report.taken_keys, 1);
 
     // The journal row stays, so that a sweep writes the entry after the key is free.
-    assert_eq!(people.journal().sweep(&[], Default::default()).await?.left, 1);
+    assert_eq!(people.journal().sweep(&[], Default::default()).await?.failed, 1);
     people.modify(&Key::new("p", "1")?, |_| Ok(None)).await?;
     assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
     let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();

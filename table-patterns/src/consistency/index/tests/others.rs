@@ -42,7 +42,7 @@ async fn a_handle_opened_to_read_refuses_writes() -> Result<()> {
     people.insert(person(1, "oslo")?).await?;
     let (store, table) = (world.store.clone(), people.table().clone());
     let mut slow = IndexOptions::default();
-    slow.cache *= 1000;
+    slow.cache *= 100;
     let before = world.meter.total();
     let reader = IndexedEntities::open_to_read(store, table, vec![index()], slow).await?;
     assert_eq!(world.meter.total() - before, 1, "the manifest; it need not know every index");

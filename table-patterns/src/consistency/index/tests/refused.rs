@@ -49,7 +49,7 @@ async fn inconsistent_definitions_and_options_are_refused() -> Result<()> {
     let error =
         IndexedEntities::open(world.store.clone(), table, blob, IndexOptions::local()).await.unwrap_err();
     assert!(error.to_string().contains("object store"), "{error}");
-    for (cache, what) in [(0, "0ns"), (62, "250ms")] {
+    for (cache, what) in [(0, "0ns"), (62, "250ms"), (3_600_001, "3600s")] {
         let mut options = IndexOptions::local();
         options.cache = std::time::Duration::from_millis(cache);
         let (store, table) = (world.store.clone(), TableName::new("People")?);
