@@ -232,7 +232,7 @@ impl RestoreArgs {
         if self.check {
             return self.print_checked(&job, &faults).await;
         }
-        job.prepare().await.map_err(|error| match error.kind() {
+        job.prepare().await.map(drop).map_err(|error| match error.kind() {
             ErrorKind::Storage(_) if !faults.is_empty() => {
                 let faults: Vec<_> = faults.values().cloned().collect();
                 Failure::Damaged(format!("{}: nothing was restored", faults.join("; ")))

@@ -131,7 +131,8 @@ async fn an_interrupted_backup_continues_at_its_last_file() -> Result<()> {
         let report = job().run().await?;
         assert!(request < 20 || report.resumed >= 10_000, "{request}: {}", report.resumed);
         let to = Rig::bare();
-        RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once()).run().await?;
+        let restore = RestoreJob::open(directory(&files), to.store.clone()).await?.with_options(once());
+        assert_eq!(restore.run().await?.tables, 3);
         assert_equal(&from, &to.store).await?;
         let error = job().run().await.unwrap_err().to_string();
         assert!(error.contains("complete backup"), "{error}");
@@ -322,7 +323,7 @@ async fn a_restore_does_not_change_its_choice_of_blobs() -> Result<()> {
     let error = other.run().await.unwrap_err().to_string();
     assert!(error.contains("another choice of blobs"), "{error}");
     assert_eq!(target.list(None).count().await, 0);
-    job.run().await?;
+    assert_eq!(job.run().await?.tables, 1);
 
     // A backup of rows alone does not claim to have the blobs.
     let files = Arc::new(InMemory::new());
@@ -434,7 +435,8 @@ async fn tables_with_rows_are_overwritten_only_on_request() -> Result<()> {
     let refused = RestoreJob::open(directory(&files), to.store.clone()).await?.run().await.unwrap_err();
     assert!(refused.to_string().contains("'Small' exists and has rows"), "{refused}");
     assert_eq!(to.store.all_tables(None).await?, std::slice::from_ref(&small));
-    RestoreJob::open(directory(&files), to.store.clone()).await?.overwrite().run().await?;
+    let job = RestoreJob::open(directory(&files), to.store.clone()).await?.overwrite();
+    assert_eq!(job.run().await?.tables, 3);
     assert_eq!(to.store.query_all(&small, &Query::new()).await?.len(), 2);
     Ok(())
 }
