@@ -79,7 +79,11 @@ pub(crate) async fn remote_entries_cost_the_documented_requests(h: &Harness) {
     assert_eq!(company.applied(of.insert(&employee(1, "Kwok"))).await, 4);
     let old = company.read(1).await;
     let new = Employee { last_name: "Lee".to_owned(), ..(*old).clone() };
-    assert_eq!(company.applied(of.replace_stored(&old, &new)).await, 5, "two remote partitions");
+    assert_eq!(
+        company.applied(of.replace_stored(&old, &new)).await,
+        6,
+        "two remote partitions, and a read of the old entry"
+    );
     // And the reservation and its settlement.
     assert_eq!(company.applied(of.insert(&with_badge(2, 7))).await, 6);
     let with_address = |e: &mut Employee| {
