@@ -238,7 +238,7 @@ impl RestoreArgs {
                 Failure::Damaged(format!("{}: nothing was restored", faults.join("; ")))
             }
             _ => Failure::refused(error),
-        })?;
+        })?);
         let work = async |open: &mut OpenStore| {
             // The position is in the target store, in a row of the first table: see `RestoreJob`.
             let work = self.restore(open, directory, &job);
