@@ -227,8 +227,7 @@ impl RestoreArgs {
             let faults = job.faults().await?;
             Ok((job, faults))
         };
-        let (job, faults) =
-            until_stopped(check, "nothing was restored: run the same command again").await?;
+        let (job, faults) = until_stopped(check, "nothing was restored: run the same command again").await?;
         if self.check {
             return self.print_checked(&job, &faults).await;
         }
@@ -238,7 +237,7 @@ impl RestoreArgs {
                 Failure::Damaged(format!("{}: nothing was restored", faults.join("; ")))
             }
             _ => Failure::refused(error),
-        })?);
+        })?;
         let work = async |open: &mut OpenStore| {
             // The position is in the target store, in a row of the first table: see `RestoreJob`.
             let work = self.restore(open, directory, &job);
