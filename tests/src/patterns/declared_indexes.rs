@@ -93,7 +93,7 @@ pub(crate) async fn remote_entries_cost_the_documented_requests(h: &Harness) {
     let (_, requests) = company.cost(of.update(key(2), with_address)).await;
     assert_eq!(requests, 1 + 1, "the remote entries do not change");
     let old = company.read(1).await;
-    assert_eq!(company.applied(of.delete_stored(&old)).await, 4);
+    assert_eq!(company.applied(of.delete_stored(&old)).await, 5, "the entry is read");
 }
 
 /// Entries follow a changed value. An absent value has no entry.
