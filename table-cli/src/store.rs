@@ -398,7 +398,13 @@ impl OpenStore {
 
 /// Returns the manifest of a table. 1 request, unless the process has read it in the last 30 seconds.
 pub(crate) async fn manifest(store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>, Error> {
-    ManifestCache::for_store(store).get(store, table).await
+    let manifest = ManifestCache::for_store(store).get(store, table).await;
+    manifest.map_err(|error| match error.kind() {
+        ErrorKind::Forbidden(reason) => Error::from(ErrorKind::Forbidden(format!(
+            "{reason}; the command reads the manifest of '{table}' first: give `tables sas` the option --with-manifest"
+        ))),
+        _ => error,
+    })
 }
 
 /// Whether a directory has the file of an embedded store.

@@ -100,6 +100,8 @@ async fn copy(
         .with_options(options)
         // Blobs, including those of indexes, were already copied and compared.
         .rows_only()
+        // Only the programs of this machine write the source.
+        .trust_definitions()
         .on_progress(bar.counter());
     let report = job.run().await?;
     bar.start_comparison(report.rows);

@@ -205,7 +205,17 @@ fn a_signal_in_the_check_of_a_restore_is_answered() {
 fn a_refused_credential_ends_a_command() {
     let served = served(employees());
     let mut sign = tables();
-    sign.args(["sas", "table", "azure", "Employees", "--permissions", "r", "--expires", "1h"]);
+    sign.args([
+        "sas",
+        "table",
+        "azure",
+        "Employees",
+        "--permissions",
+        "r",
+        "--expires",
+        "1h",
+        "--with-manifest",
+    ]);
     let signed = sign.env("AZURE_STORAGE_CONNECTION_STRING", &served.secret).assert().success();
     let url = String::from_utf8(signed.get_output().stdout.clone()).unwrap();
     let csv = "PartitionKey,RowKey,Age\nSales,7,1\nSales,8,2\n";

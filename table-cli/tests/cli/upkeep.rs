@@ -58,13 +58,13 @@ fn an_interrupted_write_is_finished() {
     assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");
 }
 
-/// A program with leases of a day has died. No other process can write the store, so nothing is waited for: otherwise the test would not end.
+/// A program with leases of an hour has died. No other process can write the store, so nothing is waited for: otherwise the test would not end.
 #[test]
 fn the_lease_of_a_dead_program_is_not_waited_for() {
     let (directory, store) = indexed([]);
     let mut options = IndexOptions::local();
     options.timing =
-        Timing::new(Duration::from_secs(24 * 3600), Duration::from_millis(250), Duration::ZERO).unwrap();
+        Timing::new(Duration::from_secs(3600), Duration::from_millis(250), Duration::ZERO).unwrap();
     interrupt_write_with(directory.path(), options);
     once(&store, &[]).assert().success().stdout(contains("healthy").and(contains("1 writes finished")));
     assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");

@@ -239,7 +239,7 @@ async fn of_lists_summaries_and_copies() -> Result<()> {
 async fn of_moves() -> Result<()> {
     for (placement, cost) in [
         (Placement::SamePartition, [[3, 2], [4, 4], [4, 4]]),
-        (Placement::OtherPartition, [[7, 5], [9, 8], [10, 9]]),
+        (Placement::OtherPartition, [[8, 6], [10, 9], [11, 10]]),
     ] {
         let distance = Distance::new();
         let open = async |name: &str| {

@@ -153,7 +153,9 @@ async fn a_signature_that_may_not_read_the_manifest_needs_an_unmanaged_store() {
 #[tokio::test]
 async fn a_signature_that_may_not_add_rows_needs_a_registered_type() {
     let (store, table) = owner(&[]).await;
-    let token = store.sign(&sas(&table, TablePermissions::READ | TablePermissions::UPDATE)).unwrap();
+    let with_manifest =
+        sas(&table, TablePermissions::READ | TablePermissions::UPDATE).with_range(SasRange::ALL);
+    let token = store.sign(&with_manifest).unwrap();
     let tenant = SpreadTable::<Reading>::new(guest(&token), table.clone()).unwrap();
     let owned = SpreadTable::<Reading>::new(store.clone(), table.clone()).unwrap();
     let key = || Reading::key("it's north", 1u32).unwrap();
