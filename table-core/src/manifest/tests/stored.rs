@@ -8,7 +8,7 @@ use crate::manifest::{Consent, EntityType, IndexDefinition, IndexState, Manifest
 use crate::memory::MemoryStore;
 use crate::model::{Entity, MANIFEST_PARTITION, SERVER_TABLE, TableName};
 use crate::operation::Operation;
-use crate::store::{ManifestCache, Result, ServiceProfile, TableStore, TableStoreExt as _};
+use crate::store::{ManifestCache, Result, ServiceProfile, TableStore};
 
 const PROFILE: &ServiceProfile = &ServiceProfile::AZURE_TABLES;
 
