@@ -414,10 +414,7 @@ async fn a_conflict_does_not_name_an_entity_that_the_credential_does_not_read() 
             let alone = client.plain(insert("Staff", entity, sas)).await;
             assert_eq!(alone.refusal(), (409, "EntityAlreadyExists"), "{alone:?}");
             let grouped = client.plain(group(entity, sas)).await;
-            assert!(
-                grouped.body.contains("EntityAlreadyExists") && grouped.body.contains("\"value\":\"0:"),
-                "{grouped:?}"
-            );
+            assert!(grouped.body.contains("EntityAlreadyExists"), "{grouped:?}");
             for reply in [alone, grouped] {
                 assert_eq!(reply.body.contains("secret"), names_the_owner, "{value} {reply:?}");
                 assert_eq!(reply.body.contains("is taken"), !names_the_owner, "{value} {reply:?}");

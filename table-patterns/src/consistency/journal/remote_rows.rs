@@ -133,7 +133,8 @@ impl RemoteRows<'_> {
         // Of another generation of the index: an earlier one may have left the row.
         let is_of_index = Entry::index_of(&row).is_some_and(|of| index_name(of) == index_name(index));
         let is_gone = states.contains(&owner) && states.get(&owner).is_none();
-        if !is_gone && !(is_of_index && owner == Entry::owner_of(wanted)?) {
+        let is_own = is_of_index && owner == Entry::owner_of(wanted)?;
+        if !is_gone && !is_own {
             return Err(collision(&owner));
         }
         Ok(Operation::Replace(wanted.clone(), row.version()?))
