@@ -155,7 +155,12 @@ impl DataFile {
         let file = TargetFile::create(path)?;
         Ok(DataWriter(match self.compression.is_some() {
             false => Out::Plain(BufWriter::with_capacity(1 << 18, file)),
-            true => Out::Compressed(zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?),
+            true => {
+                let mut compressed = zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+                // A reader finds a changed bit, which would be another value.
+                compressed.include_checksum(true)?;
+                Out::Compressed(compressed)
+            }
         }))
     }
 }

@@ -207,8 +207,8 @@ fn read(path: &Path) -> Result<Zeroizing<String>> {
     text.map_err(|error| {
         let name = path.display().to_string();
         // The text of the keys in place of the name of their file.
-        let name =
-            if name.contains('{') || may_be_secret(&name) { "the file of keys".to_owned() } else { name };
+        let is_path = name.contains(['/', '.']) && !name.contains('{') && !may_be_secret(&name);
+        let name = if is_path { name } else { "the file of keys".to_owned() };
         Failure::misuse(format!("{name} cannot be read: {error}"))
     })
 }

@@ -200,7 +200,7 @@ fn unreadable(line: u64, error: &io::Error) -> Failure {
 
 /// Reads up to the first end of a line outside quotes.
 fn first_line(bytes: &mut dyn BufRead) -> io::Result<Vec<u8>> {
-    let (mut line, mut is_quoted) = (Vec::new(), false);
+    let (mut line, mut is_quoted, mut has_text) = (Vec::new(), false, false);
     loop {
         let buffer = bytes.fill_buf()?;
         let is_end = |byte: &u8| {
@@ -210,8 +210,8 @@ fn first_line(bytes: &mut dyn BufRead) -> io::Result<Vec<u8>> {
         let end = buffer.iter().position(is_end);
         let used = end.map_or(buffer.len(), |at| at + 1);
         line.extend_from_slice(&buffer[..used]);
+        has_text |= buffer[..used].iter().any(|byte| !matches!(byte, b'\n' | b'\r'));
         bytes.consume(used);
-        let has_text = line.iter().any(|byte| !matches!(byte, b'\n' | b'\r'));
         if used == 0 || end.is_some() && has_text {
             return Ok(line);
         }

@@ -120,7 +120,7 @@ impl JsonTexts {
                 self.form = form;
                 return Ok(());
             }
-            self.value(None)?;
+            self.skip_member(&name)?;
         }
         Err(invalid(
             "the object has no array `value` or `items` of entities; for a file with a line for each entity, give --format jsonl",
@@ -134,12 +134,31 @@ impl JsonTexts {
                 if matches!(&*name, b"\"value\"" | b"\"items\"") && self.peek()? == Some(b'[') {
                     return Err(invalid("the object has a second array of entities"));
                 }
-                self.value(None)?;
+                self.skip_member(&name)?;
             }
         }
         match self.peek()? {
             None => Ok(()),
             Some(_) => Err(invalid("trailing characters follow the document")),
+        }
+    }
+
+    /// Reads the value of a member that is not the array.
+    ///
+    /// # Errors
+    /// The member says that the file is one page of an answer, and more entities follow.
+    fn skip_member(&mut self, name: &[u8]) -> io::Result<()> {
+        if !matches!(name, b"\"odata.nextLink\"" | b"\"nextMarker\"") {
+            return self.value(None);
+        }
+        let mut next = Vec::new();
+        self.value(Some(&mut next))?;
+        next.retain(|byte| !byte.is_ascii_whitespace());
+        match &*next {
+            b"null" | b"\"\"" | b"{}" => Ok(()),
+            _ => Err(invalid(
+                "the file is one page of an answer, and more entities follow: query all of them, and import that file",
+            )),
         }
     }
 
@@ -293,7 +312,7 @@ mod tests {
             format!("[{entities}]"),
             format!(" [ {entities} ] \n"),
             format!(r#"{{"odata.metadata":"x]","value":[{entities}]}}"#),
-            format!(r#"{{"items":[{entities}],"nextMarker":{{"a":[1]}}, "n": 5 }}"#),
+            format!(r#"{{"items":[{entities}],"nextMarker": {{ }}, "n": {{"a":[1]}} }}"#),
             format!(r#"{{"value": 5 ,"items":[{entities}]}}"#),
         ] {
             let (rows, done) = read(&text);
@@ -313,6 +332,8 @@ mod tests {
             ("", "the end of the file"),
             (r#"{"value":[{"PartitionKey":"p","RowKey":"1"}"#, "after entity 1"),
             (r#"[{"PartitionKey":"p","RowKey":"1"},{"Part"#, "after entity 1: the file ends in the middle"),
+            (r#"{"odata.nextLink":"x","value":[]}"#, "more entities follow"),
+            (r#"{"items":[],"nextMarker":{"nextpartitionkey":"p"}}"#, "more entities follow"),
             ("[] []", "trailing characters"),
             ("[{} {}]", "a comma"),
             ("[{},]", "an entity is expected"),

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    Discriminator, Evaluator, KeyTemplate, PartSource, Payload, Placement, Shape, TemplatePart, Text,
-    Uniqueness,
+    Discriminator, Evaluator, KeySegment, KeyTemplate, PartSource, Payload, Placement, Shape, TemplatePart,
+    Text, Uniqueness,
 };
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, SERVER_TABLE, SYSTEM_PREFIX};
@@ -198,6 +198,10 @@ impl IndexDefinition {
             "its keys have elements of two lists: use one index per list".to_owned()
         } else if let Some(field) = self.unknown_key_field() {
             format!("'{field}' is in no key template of the entities")
+        } else if self.writes_system_rows() {
+            format!(
+                "keys that start with '{SYSTEM_PREFIX}' are for rows by which programs act: start the keys of the entries with other text"
+            )
         } else {
             return self.condition().map(drop);
         };
@@ -215,6 +219,16 @@ impl IndexDefinition {
                 Some(name)
             }
             _ => None,
+        })
+    }
+
+    /// Whether the literal text at the start of a template makes keys of system rows: `~~`, or `~` before a value, which may start with `~`.
+    fn writes_system_rows(&self) -> bool {
+        let IndexKeys::Templates { partition_key, row_key } = &self.keys else { return false };
+        partition_key.iter().chain([row_key]).any(|template| match template.segments() {
+            [KeySegment::Literal(text)] => text.starts_with(SYSTEM_PREFIX),
+            [KeySegment::Literal(text), ..] => text.starts_with(SYSTEM_PREFIX) || text == "~",
+            _ => false,
         })
     }
 

@@ -72,6 +72,22 @@ fn templates_that_give_no_valid_key_are_refused() {
     assert!(unknown.contains("in no key template"), "{unknown}");
 }
 
+/// Whoever may write entities would write the rows of a manifest by them.
+#[test]
+fn templates_of_system_rows_are_refused() {
+    for (partition, row) in
+        [(Some("~~manifest"), "type~{Name}"), (Some("~~{Name}"), "1"), (None, "~~{Name}"), (None, "~{Name}")]
+    {
+        let partition = partition.map(|text| text.parse().unwrap());
+        let index = IndexDefinition::keyed("i", Placement::OtherPartition, partition, row.parse().unwrap());
+        let error = index.validate().unwrap_err().to_string();
+        assert!(error.contains("start with '~~'"), "{row}: {error}");
+    }
+    for row in ["~", "~a_{Name}", "{Name}"] {
+        IndexDefinition::keyed("i", Placement::SamePartition, None, row.parse().unwrap()).validate().unwrap();
+    }
+}
+
 #[test]
 fn values_that_do_not_fit_the_template_are_refused() {
     let entity = Entity::new("p", "r")

@@ -1,10 +1,10 @@
 //! Property names that entries and marks of moves reserve.
 
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::store::{Operation, Result};
 
 use super::world::{World, by_city, person, placements};
-use crate::index::{IndexQuery, IndexState, Payload, Placement, ScrubMode, Shape, Trust};
+use crate::index::{Index, IndexQuery, IndexState, Payload, Placement, ScrubMode, Shape, Trust};
 
 const NAMES: [&str; 9] = [
     "IndexName",
@@ -85,5 +85,22 @@ async fn a_scrub_finds_properties_of_an_older_state() -> Result<()> {
         let found = people.find("city", key, Trust::Entry).await?.unwrap();
         assert!(found.get("Nickname").is_none(), "{found:?}");
     }
+    Ok(())
+}
+
+/// Whoever writes an entity would write a row by which programs act.
+#[tokio::test(start_paused = true)]
+async fn an_entry_is_no_system_row() -> Result<()> {
+    let world = World::new().await?;
+    let by_function = Index::new("city", Placement::OtherPartition, "1", |entity| match entity.get("City") {
+        Some(ValueRef::String(city)) => Key::new(city, "type~Session").map(Some),
+        _ => Ok(None),
+    });
+    let people = world.open(vec![by_function]).await?;
+    let before = world.meter.total();
+    let error = people.insert(person(1, "~~manifest")?).await.unwrap_err();
+    assert!(error.to_string().contains("a system row"), "{error}");
+    assert_eq!(world.meter.total(), before, "it was sent");
+    people.insert(person(2, "oslo")?).await?;
     Ok(())
 }
