@@ -195,7 +195,7 @@ pub(crate) struct RestoreArgs {
     #[arg(long)]
     check: bool,
     /// Also restore index definitions that write into other tables, and types whose entities expire. Without the option such a backup is
-    /// refused, with their names: whoever could write into the tables of the backup can have added them
+    /// refused, with their names: a client that could write into the tables of the backup can have added them
     #[arg(long)]
     trust_definitions: bool,
     #[command(flatten)]

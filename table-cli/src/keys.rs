@@ -41,7 +41,7 @@ pub(crate) struct KeyArgs {
     file: Option<PathBuf>,
 }
 
-/// The keys, and what they encrypt.
+/// The keys, and the properties that they encrypt.
 pub(crate) struct KeyRing {
     keys: Keys,
     legacy: Option<Keys>,

@@ -1,6 +1,6 @@
 //! Standard output and standard error: the one place of the program that prints.
 //!
-//! Much of what is printed comes from others: keys, names in manifests and files, error texts of services. A control character in it could
+//! Much of the printed text comes from others: keys, names in manifests and files, error texts of services. A control character in it could
 //! write to the terminal (`ESC [ 2 J` clears the screen), and a character that turns the direction of text could show another text than
 //! there is. Text for people is therefore printed without such characters. Data for programs (JSON, CSV, exported entities) is printed as it
 //! is, unless standard output is a terminal.
@@ -31,7 +31,7 @@ fn is_active(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes active characters except for those of `layout`, as JSON escapes them: JSON keeps its meaning.
+/// Escapes active characters except `layout`, as JSON escapes them: JSON keeps its meaning.
 fn escaped<'a>(text: &'a str, layout: &[char]) -> Cow<'a, str> {
     let must_escape = |c: char| is_active(c) && !layout.contains(&c);
     if !text.contains(must_escape) {

@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     rows: u64,
     /// The rows of `rows` that earlier runs have done: the rate is of this run.
     resumed: u64,
-    /// Rows that were read for the estimate: those that are left out, such as index entries, included.
+    /// Rows that were read for the estimate: rows that are left out, such as index entries, included.
     read: u64,
     /// The number of rows at the end, if it is known.
     total: Option<u64>,

@@ -39,7 +39,7 @@ pub(crate) struct UpkeepArgs {
     #[arg(long, value_name = "PLACE")]
     blobs: Option<BlobPlace>,
     /// Remove the entities of a type that have expired by this property, as the table's manifest says. Needed for every store but a
-    /// directory on this machine: whoever may add rows to a table can add an expiry to its manifest. May be repeated
+    /// directory on this machine: a client that may add rows to a table can add an expiry to its manifest. May be repeated
     #[arg(long, value_name = "TYPE=PROPERTY", value_parser = expiry)]
     trust_expiry: Vec<(String, String)>,
     #[command(flatten)]

@@ -296,7 +296,7 @@ pub struct SasRange {
 }
 
 impl SasRange {
-    /// The whole table, with its manifest. Whoever may add rows to the manifest can add index definitions, expiries and other rows
+    /// The whole table, with its manifest. A client that may add rows to the manifest can add index definitions, expiries and other rows
     /// by which programs act: give this range to programs of the table's owner alone.
     pub const ALL: Self = Self { start_partition: None, start_row: None, end_partition: None, end_row: None };
 

@@ -104,7 +104,7 @@ fn a_signature_sets_the_values_that_its_policy_omits() {
     ));
 }
 
-/// Whoever may add rows to the manifest acts with the rights of other programs.
+/// A client that may add rows to the manifest acts with the rights of other programs.
 #[test]
 fn a_signature_ends_before_the_manifest_unless_asked() {
     let sas = TableSas::new(&table(), TablePermissions::ALL, DateTime::UNIX_EPOCH);

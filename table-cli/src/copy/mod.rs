@@ -40,7 +40,7 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     force: bool,
     /// Also copy index definitions that write into other tables, and types whose entities expire. Without the option a store with such
-    /// definitions is refused, with their names: whoever could write into its tables can have added them
+    /// definitions is refused, with their names: a client that could write into its tables can have added them
     #[arg(long, conflicts_with = "filter")]
     trust_definitions: bool,
     /// Do not compare the tables after the copy

@@ -42,7 +42,7 @@ pub(super) struct CsvReader {
 }
 
 impl CsvReader {
-    /// Reads the header, and the rows from which types are inferred. Adds what they show to `facts`.
+    /// Reads the header, and the rows from which types are inferred. Adds their evidence to `facts`.
     pub(super) fn new(input: TextInput, options: &ReadOptions, facts: &mut Facts) -> Result<Self> {
         input.remarks.into_iter().for_each(|remark| facts.add_remark(remark));
         let (mut records, separated) = Records::new(input.text)?;

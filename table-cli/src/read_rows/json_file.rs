@@ -180,7 +180,7 @@ impl<'a> Scalar<'a> {
 }
 
 impl JsonReader {
-    /// Reads the first entities, and adds what they show to `facts`.
+    /// Reads the first entities, and adds their evidence to `facts`.
     pub(super) fn new(
         input: TextInput,
         is_lines: bool,
@@ -200,7 +200,7 @@ impl JsonReader {
         while reader.sample.len() < SAMPLE_ROWS && bytes < SAMPLE_BYTES && reader.texts.read(&mut text)? {
             bytes += text.len();
             let place = reader.texts.place();
-            // What is no entity is a bad row later.
+            // A value that is no entity is a bad row later.
             if let Ok(members) = Members::parse(&text) {
                 facts.json.add(&members, &place, reader.texts.form, options);
             }

@@ -52,7 +52,7 @@ const WINDOW_ROWS: usize = 10_000;
 ///   writes anything, and refuses a table with ciphertext.
 /// - **Processes:** the rows of the [manifest](table_core::manifest) that say which programs write the source are not copied.
 /// - **Definitions:** a window with an index definition whose entries go into another table, or with a type whose entities expire, is refused,
-///   because programs and upkeep obey them in the target, and whoever could write into the source can have added them:
+///   because programs and upkeep obey them in the target, and a client that could write into the source can have added them:
 ///   [`trust_definitions`](Self::trust_definitions) accepts them.
 /// - **Indexes:** index entries in other tables and indexes in blobs are not copied. Copy the other tables too, and
 ///   rebuild such indexes.
@@ -340,7 +340,7 @@ impl CopyJob {
         Ok(found)
     }
 
-    /// Refuses definitions that nobody trusts.
+    /// Refuses definitions that are not trusted.
     fn check_definitions(&self, rows: &[Entity]) -> Result<()> {
         if self.trusts_definitions {
             return Ok(());

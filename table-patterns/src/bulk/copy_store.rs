@@ -84,7 +84,7 @@ type Report = Arc<dyn Fn(&TableName, u64) + Send + Sync>;
 /// - a manifest has an index with lists in blobs, which the copy does not include
 ///   ([`without_index_blobs`](Self::without_index_blobs) accepts it);
 /// - a manifest has an index definition whose entries go into another table, or a type whose entities expire: programs and upkeep obey them
-///   in the target, and whoever could write into the tables of the source can have added them
+///   in the target, and a client that could write into the tables of the source can have added them
 ///   ([`trust_definitions`](Self::trust_definitions) accepts them);
 /// - ciphertext that the source does not decrypt is bound to another table name, as [`CopyJob`] describes;
 /// - a table gets another name, and its rows depend on the name: index entries in another table, or values in blobs.
@@ -226,7 +226,7 @@ impl StoreCopy {
     }
 
     /// Copies index definitions whose entries go into other tables, and types whose entities expire. Set it for a source into whose
-    /// tables nobody else could write, or after a look at the definitions that a run without it names.
+    /// tables no other client could write, or after a look at the definitions that a run without it names.
     pub const fn trust_definitions(mut self) -> Self {
         self.trusts_definitions = true;
         self

@@ -1,6 +1,6 @@
 //! Definitions that do something beyond the rows in which they are stored.
 //!
-//! Whoever may add rows to a table can add an index definition whose entries go into another table, or an expiry. A copy or a restore
+//! A client that may add rows to a table can add an index definition whose entries go into another table, or an expiry. A copy or a restore
 //! would carry it to a store whose owner did not make it.
 
 use table_core::manifest::Manifest;
@@ -23,7 +23,7 @@ pub(super) fn definitions_beyond(table: &TableName, manifest: &Manifest) -> Vec<
     indexes.chain(expiring).collect()
 }
 
-/// Refuses definitions that nobody trusts. `source` is what has them, and `done` what is to be done with it.
+/// Refuses definitions that are not trusted. `source` is what has them, and `done` what is to be done with it.
 pub(super) fn check_trusted(source: &str, done: &str, definitions: &[String]) -> Result<()> {
     if definitions.is_empty() {
         return Ok(());

@@ -80,14 +80,14 @@ pub(super) fn counter(partition: &PartitionKey, next: i64) -> Result<Entity> {
 /// The number of the next change, by the counter. Nothing but a feed writes its rows, but any client of the table can: the numbers in
 /// them are checked wherever they are read.
 pub(super) fn next_number(counter: &Entity) -> Result<i64> {
-    // Below 1, changes would sort before those that consumers ask for.
+    // Below 1, changes would sort before the changes that consumers ask for.
     number(counter, NEXT, 1..=i64::MAX, "a number of at least 1")
 }
 
 /// The number of the change after this one.
 ///
 /// # Errors
-/// There is none: the counter is damaged, because no feed has so many changes.
+/// There is none: the counter is damaged, because no feed has that number of changes.
 pub(super) fn following(partition: &PartitionKey, number: i64) -> Result<i64> {
     if number <= MAX_NUMBER {
         return Ok(number + 1);
@@ -175,7 +175,7 @@ fn damaged(row: &Entity, name: &str, expected: &str) -> Error {
     Error::decode("change feed", row.key(), name, expected, "another value")
 }
 
-/// What is wrong with a row whose key is that of a feed; `None` for a sound row, and for all other rows.
+/// The damage of a row with the key of a feed; `None` for a sound row, and for all other rows.
 pub(crate) fn damage(row: &Entity) -> Option<Error> {
     let of_feed = counter_row();
     if row.key().partition() == of_feed {

@@ -309,7 +309,7 @@ impl Upkeep {
     }
 
     /// Obeys the expiry that the manifest has for a type, if it is by this property: removes entities whose time has come. Call it
-    /// for each property. A store of this process is obeyed without. In any other store whoever may add rows to a table can
+    /// for each property. A store of this process is obeyed without. In any other store a client that may add rows to a table can
     /// have added an expiry, by which a removal would delete every entity; one that is not obeyed is [due](UpkeepReport::due).
     ///
     /// ```

@@ -27,10 +27,11 @@ use crate::patterns::journal::Entries;
 
 type Predicate = Box<dyn Fn(&Operation) -> bool + Send + Sync>;
 
-/// A store that holds the first write with a selected operation until the test releases it.
+/// A store that holds the first write with a selected operation, or its answer, until the test releases it.
 struct HoldingStore {
     inner: MemoryStore,
     hold: Mutex<Option<Predicate>>,
+    hold_answer: Mutex<Option<Predicate>>,
     held: Notify,
     go: Notify,
 }
@@ -44,16 +45,21 @@ impl std::fmt::Debug for HoldingStore {
 impl HoldingStore {
     fn new(inner: &MemoryStore) -> Arc<Self> {
         let (held, go) = (Notify::new(), Notify::new());
-        Arc::new(Self { inner: inner.clone(), hold: Mutex::default(), held, go })
+        let (hold, hold_answer) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { inner: inner.clone(), hold, hold_answer, held, go })
     }
 
     fn hold(&self, first: impl Fn(&Operation) -> bool + Send + Sync + 'static) {
         *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
     }
 
-    async fn hold_or_pass(&self, operations: &[Operation]) {
+    fn hold_answer(&self, first: impl Fn(&Operation) -> bool + Send + Sync + 'static) {
+        *self.hold_answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
+    }
+
+    async fn hold_or_pass(&self, hold: &Mutex<Option<Predicate>>, operations: &[Operation]) {
         let hit = {
-            let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut hold = hold.lock().unwrap_or_else(PoisonError::into_inner);
             hold.take_if(|first| operations.iter().any(first)).is_some()
         };
         if hit {
@@ -69,12 +75,15 @@ impl TableStore for HoldingStore {
         profile, create_table, delete_table, list_tables, get, query);
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        self.hold_or_pass(std::slice::from_ref(&operation)).await;
-        self.inner.write(table, operation).await
+        let operations = [operation];
+        self.hold_or_pass(&self.hold, &operations).await;
+        let written = self.inner.write(table, operations[0].clone()).await;
+        self.hold_or_pass(&self.hold_answer, &operations).await;
+        written
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.hold_or_pass(group.operations()).await;
+        self.hold_or_pass(&self.hold, group.operations()).await;
         self.inner.transact(table, group).await
     }
 }
@@ -125,6 +134,13 @@ impl TwoProcesses {
     /// Releases the slow process and waits until the next selected request is held.
     async fn go_on(&self, hold: impl Fn(&Operation) -> bool + Send + Sync + 'static) {
         self.holding_store.hold(hold);
+        self.holding_store.go.notify_one();
+        self.holding_store.held.notified().await;
+    }
+
+    /// Releases the slow process and waits until the answer of the next selected request is held.
+    async fn go_on_to_answer(&self, hold: impl Fn(&Operation) -> bool + Send + Sync + 'static) {
+        self.holding_store.hold_answer(hold);
         self.holding_store.go.notify_one();
         self.holding_store.held.notified().await;
     }
@@ -280,7 +296,7 @@ async fn delete_of_an_entity_that_returns(omitted: Option<Invariant>) -> Wrong {
     processes.go_on(on(OperationKind::Replace, "u_ken@x")).await;
     // The unique row is settled for the entity that exists again; the round continues with that.
     sleep(Duration::from_secs(35)).await;
-    processes.go_on(on(OperationKind::InsertOrReplace, "c_rome")).await;
+    processes.go_on_to_answer(on(OperationKind::Replace, "u_ken@x")).await;
     processes.quick_delete(&key(1)).await?;
     processes.holding_store.go.notify_one();
     slow.await.unwrap()?;

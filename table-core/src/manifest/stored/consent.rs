@@ -19,7 +19,7 @@ const PAIRING: &str = "Pairing";
 
 /// The consent of a table to one index definition of another table, the *source*, whose entries or copies go into the first one.
 ///
-/// A manifest is data: whoever may add rows to a table may add a definition that names any other table. So a definition whose
+/// A manifest is data: a client that may add rows to a table may add a definition that names any other table. So a definition whose
 /// entries leave its table is in force only if the other table has this row. The row names the source, the pairing id of the
 /// source (a random id that is gone with a dropped table), and the SHA-256 of the definition.
 #[derive(Clone, Debug, PartialEq, Eq)]

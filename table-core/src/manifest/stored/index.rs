@@ -187,7 +187,7 @@ impl StoredIndex {
     /// Reads the row of an index of `table`.
     ///
     /// # Errors
-    /// Fails if the row is damaged, or does not say what its definition says. Whoever may add rows to a table may add such a row.
+    /// Fails if the row is damaged, or does not say what its definition says. A client that may add rows to a table may add such a row.
     pub(super) fn read(profile: &ServiceProfile, table: &TableName, row: &Entity) -> Result<Self> {
         let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
         let format = integer(row, FORMAT_PROPERTY)?;

@@ -41,7 +41,7 @@ pub struct Manifest {
 }
 
 /// A row of a manifest that says nothing, because it is damaged or contradicts itself. It stops nothing else: the library has not
-/// written it, and whoever may add rows to the table can add such a row.
+/// written it, and a client that may add rows to the table can add such a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRow {
     /// The key of the row.

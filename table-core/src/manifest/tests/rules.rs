@@ -72,7 +72,7 @@ fn templates_that_give_no_valid_key_are_refused() {
     assert!(unknown.contains("in no key template"), "{unknown}");
 }
 
-/// Whoever may write entities would write the rows of a manifest by them.
+/// A client that may write entities would write the rows of a manifest by them.
 #[test]
 fn templates_of_system_rows_are_refused() {
     for (partition, row) in

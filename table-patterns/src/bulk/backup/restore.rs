@@ -23,11 +23,11 @@ use crate::bulk::windows::Checkpoint;
 /// Writes the tables of a backup into a store, under their names: all rows, manifests and index entries included.
 ///
 /// A run first compares every file with its checksum. It leaves out the tables with a file that differs, with the tables that share
-/// index entries with them, restores the others and [names](RestoreReport::failed) what it has left out. It writes nothing into tables
+/// index entries with them, restores the others and [names](RestoreReport::failed) the tables that it has left out. It writes nothing into tables
 /// that have rows, unless [`overwrite`](Self::overwrite) is set. A checkpoint row in the first table makes an interrupted run continue.
 ///
 /// **Definitions.** A backup may have index definitions whose entries go into other tables, and types whose entities expire. Programs
-/// and upkeep obey them in the restored tables: they write into the other tables, and delete entities. Whoever could write into the tables
+/// and upkeep obey them in the restored tables: they write into the other tables, and delete entities. A client that could write into the tables
 /// of the backup, or into its files, can have added them. A run therefore names them and restores nothing, unless
 /// [`trust_definitions`](Self::trust_definitions) is set.
 #[must_use = "a restore job does nothing until `run`"]
@@ -135,7 +135,7 @@ impl RestoreJob {
     }
 
     /// Restores index definitions whose entries go into other tables, and types whose entities expire. Set it for a backup of
-    /// tables into which nobody else could write, or after a look at [`definitions`](Self::definitions).
+    /// tables into which no other client could write, or after a look at [`definitions`](Self::definitions).
     pub const fn trust_definitions(mut self) -> Self {
         self.trusts_definitions = true;
         self

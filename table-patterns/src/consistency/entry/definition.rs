@@ -520,7 +520,7 @@ impl Index {
     fn check_key(&self, owner: &Key, key: &Key) -> Result<()> {
         let same = owner.partition() == key.partition();
         let problem = match self.placement() {
-            // Whoever writes the entity would write a row by which programs act, such as one of a manifest.
+            // A client that writes the entity would write a row by which programs act, such as one of a manifest.
             _ if key.is_system() => "is the key of a system row",
             Placement::SamePartition if !same => "is not in the entity's partition",
             Placement::OtherPartition if same => "is in the entity's own partition",

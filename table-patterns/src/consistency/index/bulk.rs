@@ -102,7 +102,7 @@ impl<'a> GroupedInserts<'a> {
         // Fresh states, to form groups by the entries of the present indexes. Each write checks the states
         // again.
         drop(self.changes.set.prepare_write().await?);
-        // The second entity of a key is in the second round, whose groups come after those of the first: a group has a key once, and
+        // The second entity of a key is in the second round, whose groups come after the groups of the first: a group has a key once, and
         // groups come in the order of the entities of each key.
         let mut rounds: Vec<BTreeMap<PartitionKey, Vec<Candidate>>> = Vec::new();
         let mut seen: HashMap<Key, usize> = HashMap::new();

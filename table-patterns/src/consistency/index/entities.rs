@@ -94,7 +94,7 @@ impl IndexedEntities {
         table: TableName,
         options: IndexOptions,
     ) -> Result<Self> {
-        // Nobody waits for a single answer of upkeep, and a round ends when its rows are gone.
+        // No caller waits for a single answer of upkeep, and a round ends when its rows are gone.
         let options = IndexOptions { clearing: Clearing::BeforeAnswer, ..options };
         open_to_write(store.into_shared(), table, Vec::new(), options, EntityScope::Nothing).await
     }
@@ -181,7 +181,7 @@ impl IndexedEntities {
     /// Gives the consent of another table to a definition of the manifest whose entries go there, by its name or id. The definition is
     /// then in force, in the state *delete-only*: [`build`](Self::build) it. Does nothing if the definition is in force.
     ///
-    /// Whoever may add rows to this table can have added the definition: look at it first. A program that defines the index itself needs
+    /// A client that may add rows to this table can have added the definition: look at it first. A program that defines the index itself needs
     /// no call: it consents when it declares or builds the index.
     ///
     /// 5 requests, and 1 more the first time.
@@ -526,7 +526,7 @@ impl IndexedEntities {
     /// the entity that is stored, from the stored entity, if there is one, and the row. Rows of one key are written in the order of the
     /// input. The stream ends when the journal rows of its writes are cleared.
     ///
-    /// Requests: those of [`modify`](Self::modify) for each row.
+    /// Requests: as [`modify`](Self::modify) for each row.
     ///
     /// # Errors
     /// As the last item: an error of the input. Nothing more of the input is read then.

@@ -104,7 +104,7 @@ struct RoundInput<'a> {
 
 /// The steps that make the affected keys agree with the wanted entries, always in the same order. The wanted entry
 /// decides the kind of a step: the index may have had another definition when the write was planned. Keys that no definition in force
-/// allows are left out: whoever may add rows to the table may add a journal row.
+/// allows are left out: a client that may add rows to the table may add a journal row.
 fn steps(
     row: &JournalRow,
     states: &States,

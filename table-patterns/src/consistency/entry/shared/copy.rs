@@ -84,9 +84,9 @@ fn write(into: &mut Properties, entry: &Entry, prefix: &str) {
 pub(crate) enum CopyOwner {
     /// Nobody's.
     None,
-    /// Those of this entity of the index's table.
+    /// Properties of this entity of the index's table.
     Own(Key),
-    /// Those of an entity of another table: an index of that table has the same prefix.
+    /// Properties of an entity of another table: an index of that table has the same prefix.
     Foreign,
 }
 

@@ -55,7 +55,7 @@ impl ManifestRows<'_> {
         manifest.refused = refused_rows(&manifest);
         let row = manifest.other(TableRow::NAME);
         let table = row.map(|row| {
-            // Of a damaged row, only the version counts: whoever extends the row writes it again.
+            // Of a damaged row, only the version counts: a program that extends the row writes it again.
             let damaged = TableRow { etag: row.etag().cloned(), ..TableRow::default() };
             TableRow::read(row).unwrap_or(damaged)
         });
@@ -219,7 +219,7 @@ impl TableRow {
             Some(ValueRef::String(id)) => Some(id.to_owned()),
             _ => None,
         };
-        // At most those of a process: sweeps and changes of states wait for them, and any client of the table can write the row.
+        // At most the durations of a process: sweeps and changes of states wait for them, and any client of the table can write the row.
         let durations = Durations::read(row, DURATIONS)?.believed();
         Ok(Self { durations, any_type, blobs, etag: row.etag().cloned() })
     }
@@ -279,7 +279,7 @@ impl ManifestRows<'_> {
     }
 }
 
-/// The rows of a manifest that say nothing: those of indexes and types, and damaged ones of processes and of the table.
+/// The rows of a manifest that say nothing: rows of indexes and types, and damaged rows of processes and of the table.
 pub(crate) fn refused_rows(manifest: &Manifest) -> Vec<RefusedRow> {
     let mut refused = manifest.refused.clone();
     for row in &manifest.others {

@@ -87,7 +87,7 @@ impl Durations {
     /// The longest durations of a process: longer ones are refused when it opens a table.
     const LONGEST: Self = Self { cache: LONGEST_LEASE, request: LONGEST_LEASE, lease: LONGEST_LEASE };
 
-    /// These durations, at most those that a process can have.
+    /// These durations, at most the durations that a process can have.
     pub(super) fn believed(self) -> Self {
         let Self { cache, request, lease } = Self::LONGEST;
         Self {
@@ -158,7 +158,7 @@ impl ProcessRow {
         Ok(row.with(HEARTBEAT, millis(durations.heartbeat())))
     }
 
-    /// Whether no process can have written the row: its durations are longer than those of any process. State changes would wait for them.
+    /// Whether no process can have written the row: its durations are longer than the durations of any process. State changes would wait for them.
     fn is_impossible(&self) -> bool {
         self.durations != self.durations.believed() || self.heartbeat > Durations::LONGEST.heartbeat()
     }

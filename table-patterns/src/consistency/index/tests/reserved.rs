@@ -88,7 +88,7 @@ async fn a_scrub_finds_properties_of_an_older_state() -> Result<()> {
     Ok(())
 }
 
-/// Whoever writes an entity would write a row by which programs act.
+/// A client that writes an entity would write a row by which programs act.
 #[tokio::test(start_paused = true)]
 async fn an_entry_is_no_system_row() -> Result<()> {
     let world = World::new().await?;
