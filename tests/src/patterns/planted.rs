@@ -88,7 +88,7 @@ pub(crate) async fn a_planted_definition_changes_no_other_table(harness: &Harnes
     drop(plain);
     assert!(guests.scrub("ev", ScrubMode::Repair).await.is_err());
     assert!(guests.build("ev").is_err());
-    guests.journal().sweep(&[world.victim.clone()], Duration::ZERO).await.expect("a sweep");
+    guests.journal().sweep(std::slice::from_ref(&world.victim), Duration::ZERO).await.expect("a sweep");
     assert_eq!(world.victims().await, before);
 
     let error = guests.find("ev", &key("new"), Trust::Entry).await.expect_err("no index").to_string();
@@ -115,7 +115,7 @@ pub(crate) async fn an_entry_changes_only_its_own_row(harness: &Harness) {
     let other = world.open(vec![]).await;
     let first = Key::new("g", "1").expect("a legal key");
     other.modify(&first, |_| Ok(None)).await.expect("a delete");
-    guests.journal().sweep(&[world.victim.clone()], Duration::ZERO).await.expect("a sweep");
+    guests.journal().sweep(std::slice::from_ref(&world.victim), Duration::ZERO).await.expect("a sweep");
     guests.scrub("ev", ScrubMode::Repair).await.expect("a scrub");
     assert_eq!(world.victims().await, before);
     guests.insert(pointing("1", "new")).await.expect("an insert");
