@@ -45,6 +45,7 @@ async fn main() -> table_core::Result<()> {
     inserted?;
     assert_eq!(cost.total(), 5);
     employees.insert(&jones("Marketing", 7)).await?;
+    employees.flush().await;
     let by_surname = employees.by(Employee::by_surname("Jones"));
     let departments: Vec<_> = by_surname.all().await?.into_iter().map(|found| found.department).collect();
     assert_eq!(departments, ["Marketing", "Sales"]);
