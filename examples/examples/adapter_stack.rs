@@ -43,7 +43,13 @@ async fn main() -> table_core::Result<()> {
     // The service is busy once. The retry adapter repeats the insert; the meter, which is nearer to the store, counts both attempts
     // and the creation of the table.
     faults.script([Some(Fault::Throttle { retry_after: None })]);
-    readings.insert(&Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 }).await?;
+    readings
+        .insert(&Reading {
+            sensor: "roof".to_owned(),
+            minute: 1,
+            celsius: 3.5,
+        })
+        .await?;
     assert_eq!(meter.total(), 3);
     assert!(rate.current() < 1000.0); // a busy service lowers the rate for a while
 

@@ -25,7 +25,11 @@ struct Reading {
 }
 
 fn reading(n: u32) -> Reading {
-    Reading { sensor: format!("sensor{}", n % 4), number: n, celsius: 21.5 }
+    Reading {
+        sensor: format!("sensor{}", n % 4),
+        number: n,
+        celsius: 21.5,
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -38,19 +42,31 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // 10,000 entities in four partitions: 100 group transactions. (A bulk write into a table that another program has created also reads
     // the manifest of the table: 1 request more.)
     let writer = BulkWriter::new(Arc::clone(&store));
-    let readings = operations(&table, stream::iter((0..10_000).map(reading)), Operation::Insert);
+    let readings = operations(
+        &table,
+        stream::iter((0..10_000).map(reading)),
+        Operation::Insert,
+    );
     let (summary, cost) = meter.measure(writer.write(readings)).await;
     assert_eq!(summary?.written, 10_000);
     assert_eq!(cost.total(), 100);
 
     // Two of these four entities exist. They fail and the others are written: if a group fails, the writer sends its entities again
     // without the failed entity.
-    let two_exist =
-        operations(&table, stream::iter([9_998, 9_999, 10_000, 10_001].map(reading)), Operation::Insert);
+    let two_exist = operations(
+        &table,
+        stream::iter([9_998, 9_999, 10_000, 10_001].map(reading)),
+        Operation::Insert,
+    );
     let summary = writer.write(two_exist).await?;
     assert_eq!(summary.written, 2);
     assert_eq!(summary.failed, 2);
-    assert!(summary.failures[0].result.as_ref().is_err_and(|error| error.is_already_exists()));
+    assert!(
+        summary.failures[0]
+            .result
+            .as_ref()
+            .is_err_and(|error| error.is_already_exists())
+    );
 
     // The keys split the table into four ranges, which are read at the same time: 1 request per page of 1,000.
     let ranges = split_partitions(["sensor1", "sensor2", "sensor3"]);
@@ -59,14 +75,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(rows.len(), 10_002);
 
     let sensor = Reading::partition("sensor2")?;
-    let deleted =
-        delete_partition(Arc::clone(&store), &table, sensor.partition_key(), BulkOptions::default()).await?;
+    let deleted = delete_partition(
+        Arc::clone(&store),
+        &table,
+        sensor.partition_key(),
+        BulkOptions::default(),
+    )
+    .await?;
     assert_eq!(deleted.written, 2_500);
 
     // Copies the table to disk and compares both tables.
     let directory = tempfile::tempdir()?;
     let disk = EmbeddedStore::open(directory.path().join("readings")).await?;
-    let job = CopyJob::new((Arc::clone(&store), table.clone()), (Arc::new(disk.clone()), table));
+    let job = CopyJob::new(
+        (Arc::clone(&store), table.clone()),
+        (Arc::new(disk.clone()), table),
+    );
     // An interrupted copy continues under this name, which must identify the source store.
     let job = job.resumable("readings of the memory store");
     assert_eq!(job.run().await?.rows, 7_502);

@@ -31,11 +31,19 @@ async fn main() -> table_core::Result<()> {
 
     // The first write of a handle in a partition also reads the partition's counter: 2 requests. Later writes: 1, a group of the entity,
     // its change and the counter.
-    let first = Order { customer: "ann".to_owned(), number: 1, paid: false };
+    let first = Order {
+        customer: "ann".to_owned(),
+        number: 1,
+        paid: false,
+    };
     let (done, cost) = meter.measure(orders.insert(&first)).await;
     done?;
     assert_eq!(cost.total(), 2);
-    let second = Order { customer: "ann".to_owned(), number: 2, paid: false };
+    let second = Order {
+        customer: "ann".to_owned(),
+        number: 2,
+        paid: false,
+    };
     let (done, cost) = meter.measure(orders.insert(&second)).await;
     done?;
     assert_eq!(cost.total(), 1);
@@ -49,13 +57,21 @@ async fn main() -> table_core::Result<()> {
     // some changes twice.
     let queue = Arc::new(TableQueue::open(store, "Queues", "mails").await?);
     let mailer = orders.changes().consumer("mailer");
-    let delivered = mailer.run_once(&ToQueue::new(orders.table().name().clone(), queue.clone())).await?;
+    let delivered = mailer
+        .run_once(&ToQueue::new(orders.table().name().clone(), queue.clone()))
+        .await?;
     assert_eq!(delivered.changes, 3);
     assert!(delivered.failed.is_empty());
     assert_eq!(queue.peek(10).await?.len(), 3);
 
     // Deletes the changes of Ann's partition that the consumer `mailer` has handled.
     let ann = Order::partition("ann")?;
-    assert_eq!(orders.changes().trim(ann.partition_key(), &["mailer"]).await?, 3);
+    assert_eq!(
+        orders
+            .changes()
+            .trim(ann.partition_key(), &["mailer"])
+            .await?,
+        3
+    );
     Ok(())
 }

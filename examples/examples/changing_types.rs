@@ -58,7 +58,10 @@ async fn main() -> table_core::Result<()> {
         // a wrong type
         stored(3)?.with("State", "open").with("Total", "nine"),
     ] {
-        orders.store().write(orders.name(), Operation::Insert(order)).await?;
+        orders
+            .store()
+            .write(orders.name(), Operation::Insert(order))
+            .await?;
     }
 
     // `stream_readable` yields the entities, and an error for each entity that cannot be read.
@@ -75,7 +78,10 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(read[1].state, State::Other("paused".to_owned()));
     assert_eq!(skipped.len(), 1);
     let error = &skipped[0];
-    assert!(error.contains("property 'Total': expected Edm.Double, found Edm.String"), "{error}");
+    assert!(
+        error.contains("property 'Total': expected Edm.Double, found Edm.String"),
+        "{error}"
+    );
 
     // How the stored entities differ from the type: 1 request per page, nothing is written.
     let diff = SchemaDiff::of::<Order>(&orders.view::<Entity>()?).await?;
@@ -89,7 +95,10 @@ async fn main() -> table_core::Result<()> {
         Ok(())
     };
     orders.update(Order::key("London", 1)?, dearer).await?;
-    let stored = orders.view::<Entity>()?.get_existing(Order::key("London", 1)?.into_key()).await?;
+    let stored = orders
+        .view::<Entity>()?
+        .get_existing(Order::key("London", 1)?.into_key())
+        .await?;
     assert_eq!(stored.get("Total"), Some(ValueRef::Double(121.0)));
     assert_eq!(stored.get("Price"), None);
     Ok(())

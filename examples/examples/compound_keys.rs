@@ -41,11 +41,20 @@ async fn main() -> table_core::Result<()> {
     let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
     employees.create_if_missing().await?;
     let ken = Compound::<Row>::new(&employees, Employee::key("Sales", 123)?)?;
-    let review = |year| Review { department: "Sales".to_owned(), id: 123, year, rating: 4 };
+    let review = |year| Review {
+        department: "Sales".to_owned(),
+        id: 123,
+        year,
+        rating: 4,
+    };
 
     // They share a partition, so one group transaction writes all or none.
     let mut group = ken.group();
-    group.insert(&Employee { department: "Sales".to_owned(), id: 123, name: "Ken".to_owned() })?;
+    group.insert(&Employee {
+        department: "Sales".to_owned(),
+        id: 123,
+        name: "Ken".to_owned(),
+    })?;
     for year in 2010..=2013 {
         group.insert(&review(year))?;
     }
@@ -57,8 +66,14 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(rows[4], Row::Review(review(2013)));
 
     // A range reads some of them.
-    let (from, to) = (Review::key("Sales", 123, 2011)?, Review::key("Sales", 123, 2012)?);
-    assert_eq!(ken.between::<Review>(from, to)?.all().await?, [review(2011), review(2012)]);
+    let (from, to) = (
+        Review::key("Sales", 123, 2011)?,
+        Review::key("Sales", 123, 2012)?,
+    );
+    assert_eq!(
+        ken.between::<Review>(from, to)?.all().await?,
+        [review(2011), review(2012)]
+    );
 
     // Deletes the employee and all reviews in one group: 1 request to read, 1 to delete.
     assert_eq!(ken.delete().await?, 5);

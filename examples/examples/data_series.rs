@@ -36,7 +36,16 @@ async fn main() -> table_core::Result<()> {
     flights.create_if_missing().await?;
     let jfk = Key::new("JFK", "2013")?;
     let first_of_july = NaiveDate::from_ymd_opt(2013, 7, 1).expect("a date");
-    flights.set(&jfk, first_of_july, &Day { flights: 320, delay: 21.5 }).await?;
+    flights
+        .set(
+            &jfk,
+            first_of_july,
+            &Day {
+                flights: 320,
+                delay: 21.5,
+            },
+        )
+        .await?;
     let year = flights.get(&jfk).await?;
     assert_eq!(year.iter().count(), 1);
     assert_eq!(year.get(&first_of_july).map(|day| day.flights), Some(320));

@@ -19,8 +19,15 @@ struct Note {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
-    let (original, copy) = (directory.path().join("notes"), directory.path().join("backup"));
-    let note = Note { topic: "storage".to_owned(), number: 1, text: "synced before it returns".to_owned() };
+    let (original, copy) = (
+        directory.path().join("notes"),
+        directory.path().join("backup"),
+    );
+    let note = Note {
+        topic: "storage".to_owned(),
+        number: 1,
+        text: "synced before it returns".to_owned(),
+    };
 
     let store = EmbeddedStore::open(&original).await?;
     let notes = Table::<Note>::new(store.clone(), "Notes")?;

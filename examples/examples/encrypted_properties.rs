@@ -47,9 +47,17 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(employees.get_existing(&key).await?, ken);
 
     // A merge of one encrypted field, and a filter on a plaintext field. `Employee::NATIONAL_ID.eq(…)` does not compile.
-    employees.merge(&key, &Employee::patch().salary(130.0), IfMatch::Any).await?;
+    employees
+        .merge(&key, &Employee::patch().salary(130.0), IfMatch::Any)
+        .await?;
     let older = employees.query().filter(Employee::AGE.gt(40)).all().await?;
-    assert_eq!(older, [Employee { salary: Some(130.0), ..ken }]);
+    assert_eq!(
+        older,
+        [Employee {
+            salary: Some(130.0),
+            ..ken
+        }]
+    );
 
     // The store sees the names of properties and the lengths of values, but no values.
     let key = Key::new("Sales", "empid_000223")?;
@@ -59,8 +67,15 @@ async fn main() -> table_core::Result<()> {
 
     // Copied to another row, the ciphertext cannot be decrypted.
     let moved = stored.with_key(Key::new("Sales", "empid_000224")?);
-    raw.write(employees.name(), Operation::Insert(moved)).await?;
-    let refused = employees.get(Employee::key("Sales", 224)?).await.unwrap_err();
-    assert!(refused.to_string().contains("cannot be decrypted"), "{refused}");
+    raw.write(employees.name(), Operation::Insert(moved))
+        .await?;
+    let refused = employees
+        .get(Employee::key("Sales", 224)?)
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("cannot be decrypted"),
+        "{refused}"
+    );
     Ok(())
 }

@@ -35,10 +35,15 @@ async fn main() -> table_core::Result<()> {
     let (people, letters_table) = (TableName::new("People")?, TableName::new("Letters")?);
     // For this example only: this key is gone when the program ends, and with it every encrypted value. A program reads its key from a
     // secret store or uses a key vault (see `key_vault`).
-    let key = |id: &str| Ok::<_, table_core::Error>(Arc::new(AesKeyWrap::new(id, &KeyBytes::random(32)?)?));
+    let key = |id: &str| {
+        Ok::<_, table_core::Error>(Arc::new(AesKeyWrap::new(id, &KeyBytes::random(32)?)?))
+    };
     let (old, new): (Arc<dyn KeyWrap>, Arc<dyn KeyWrap>) = (key("kek-2026")?, key("kek-2027")?);
 
-    let before = Arc::new(EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&old)))?);
+    let before = Arc::new(EncryptedStore::new(
+        Arc::clone(&raw),
+        Keys::new(Arc::clone(&old)),
+    )?);
     before.create_table(&people).await?;
     for n in 0..100 {
         let person = Entity::new("Sales", format!("{n:06}"))?.with_encrypted("NationalId", n);
@@ -46,18 +51,29 @@ async fn main() -> table_core::Result<()> {
     }
     let blobs = Arc::new(InMemory::new());
     letters(&before, &blobs)?.create_if_missing().await?;
-    let letter = Letter { sender: "Ken".to_owned(), number: 1, body: "a long letter ".repeat(100) };
+    let letter = Letter {
+        sender: "Ken".to_owned(),
+        number: 1,
+        body: "a long letter ".repeat(100),
+    };
     letters(&before, &blobs)?.insert(&letter).await?;
 
     // 1. In every program: write with the new key, read with both.
-    let both = Arc::new(EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&new)).with_key(old))?);
+    let both = Arc::new(EncryptedStore::new(
+        Arc::clone(&raw),
+        Keys::new(Arc::clone(&new)).with_key(old),
+    )?);
 
     // 2. Rotate each table, while programs write: `step` wraps the data keys of one page again and returns whether there is more; a saved
     // cursor continues after a restart.
     let mut rotation = both.rotation(&people).with_page_size(30);
     assert!(rotation.step().await?);
     let cursor = rotation.cursor().expect("three more pages").to_string();
-    let rest = both.rotation(&people).resumed_at(cursor.parse()?).run().await?;
+    let rest = both
+        .rotation(&people)
+        .resumed_at(cursor.parse()?)
+        .run()
+        .await?;
     assert_eq!(rotation.progress().changed + rest.changed, 100);
     // The rows of the letters have data keys too.
     both.rotation(&letters_table).run().await?;
@@ -71,7 +87,10 @@ async fn main() -> table_core::Result<()> {
     assert!(found.keys.keys().all(|id| id == "kek-2027"));
     for table in [&people, &letters_table] {
         let rows = both.rotation(table).counting().run().await?;
-        assert!(rows.keys.keys().all(|id| id == "kek-2027"), "{table}: {rows:?}");
+        assert!(
+            rows.keys.keys().all(|id| id == "kek-2027"),
+            "{table}: {rows:?}"
+        );
         assert_eq!(rows.skipped, 0, "{table}");
     }
 
@@ -82,6 +101,11 @@ async fn main() -> table_core::Result<()> {
         let person = after.get(&people, &key, None).await?.expect("a person");
         assert_eq!(person.get("NationalId"), Some(ValueRef::Int32(n)));
     }
-    assert_eq!(letters(&after, &blobs)?.get_existing(Letter::key("Ken", 1)?).await?, letter);
+    assert_eq!(
+        letters(&after, &blobs)?
+            .get_existing(Letter::key("Ken", 1)?)
+            .await?,
+        letter
+    );
     Ok(())
 }

@@ -28,7 +28,9 @@ async fn main() -> table_core::Result<()> {
     raw.create_table(&table).await?;
     // For this example only: this key is gone when the program ends, and with it every encrypted value. A program reads its key from a
     // secret store or uses a key vault (see `key_vault`).
-    let key = |id: &str| Ok::<_, table_core::Error>(Arc::new(AesKeyWrap::new(id, &KeyBytes::random(32)?)?));
+    let key = |id: &str| {
+        Ok::<_, table_core::Error>(Arc::new(AesKeyWrap::new(id, &KeyBytes::random(32)?)?))
+    };
     let (kek, old): (Arc<dyn KeyWrap>, Arc<dyn KeyWrap>) = (key("kek-2026")?, key("local:key1")?);
 
     // Fifty rows from before the field was marked, and one that a legacy program wrote.
@@ -94,10 +96,15 @@ async fn write_as_the_legacy_libraries(
     id: u32,
 ) -> table_core::Result<()> {
     let unused = AesKeyWrap::new("unused", &KeyBytes::random(32)?)?;
-    let legacy = LegacyV1::new(Keys::new(Arc::clone(key))).write_insecurely_for_interoperability(table);
+    let legacy =
+        LegacyV1::new(Keys::new(Arc::clone(key))).write_insecurely_for_interoperability(table);
     let store = EncryptedStore::builder(Arc::clone(raw), Keys::new(Arc::new(unused)));
     let old = Table::<Employee>::new(store.with_legacy_v1(legacy).build()?, table.clone())?;
-    old.insert(&Employee { department: "Sales".to_owned(), id, national_id: format!("id{id}") })
-        .await
-        .map(drop)
+    old.insert(&Employee {
+        department: "Sales".to_owned(),
+        id,
+        national_id: format!("id{id}"),
+    })
+    .await
+    .map(drop)
 }

@@ -55,22 +55,31 @@ async fn open_coordinator(
 fn archiving(key: &Key) -> table_core::Result<EventualTransaction> {
     let from = Place::new("current", TableName::new("Current")?, key.clone());
     let to = Place::new("archive", TableName::new("Archive")?, key.clone());
-    Ok(EventualTransaction::new().delete_blob("photos", "sales/456.png").move_entity(from, to))
+    Ok(EventualTransaction::new()
+        .delete_blob("photos", "sales/456.png")
+        .move_entity(from, to))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let archive: Arc<dyn TableStore> = Arc::new(EmbeddedStore::open(directory.path().join("archive")).await?);
+    let archive: Arc<dyn TableStore> =
+        Arc::new(EmbeddedStore::open(directory.path().join("archive")).await?);
     let photos: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let employees = Table::<Employee>::new(current.clone(), "Current")?;
     let archived = Table::<Employee>::new(archive.clone(), "Archive")?;
     employees.create_if_missing().await?;
     archived.create_if_missing().await?;
-    let ken = Employee { department: "Sales".to_owned(), id: 456, name: "Ken".to_owned() };
+    let ken = Employee {
+        department: "Sales".to_owned(),
+        id: 456,
+        name: "Ken".to_owned(),
+    };
     employees.insert(&ken).await?;
-    photos.put(&Path::from("sales/456.png"), "a photograph".into()).await?;
+    photos
+        .put(&Path::from("sales/456.png"), "a photograph".into())
+        .await?;
 
     // Sending the message commits the transaction: 1 request, after checks (the manifests of the tables, and 1 request for the entity
     // that is moved). From then on workers execute it, whatever crashes.

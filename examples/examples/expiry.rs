@@ -14,7 +14,12 @@ use table_patterns::upkeep::Upkeep;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Session", rename_all = "PascalCase")]
-#[index(token, partition_key = "token_{token}", row_key = "token", unique = "table")]
+#[index(
+    token,
+    partition_key = "token_{token}",
+    row_key = "token",
+    unique = "table"
+)]
 struct Session {
     #[partition_key]
     user: String,
@@ -36,13 +41,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let passed = Arc::new(AtomicI64::new(0)); // ticks since the start
     let now = {
         let (start, passed) = (Ticks::now().get(), Arc::clone(&passed));
-        move || Ticks::new(start + passed.load(Ordering::Relaxed)).expect("a time before the year 9999")
+        move || {
+            Ticks::new(start + passed.load(Ordering::Relaxed)).expect("a time before the year 9999")
+        }
     };
     let advance = |ticks| passed.fetch_add(ticks, Ordering::Relaxed);
     let store = WithClock::new(MemoryStore::new(), now.clone()).into_shared();
     let after = |ticks| Ticks::new(now().get() + ticks).expect("a time before the year 9999");
 
-    let sessions = IndexedTable::<Session>::open(store.clone(), "Sessions", IndexOptions::default()).await?;
+    let sessions =
+        IndexedTable::<Session>::open(store.clone(), "Sessions", IndexOptions::default()).await?;
     let new_session = |id, token: &str, until| Session {
         user: "ann".to_owned(),
         id,
@@ -50,24 +58,48 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         until,
         deleted: None,
     };
-    sessions.insert(&new_session(1, "secret", after(30 * MINUTE))).await?;
-    sessions.insert(&new_session(2, "other", after(30 * DAY))).await?;
+    sessions
+        .insert(&new_session(1, "secret", after(30 * MINUTE)))
+        .await?;
+    sessions
+        .insert(&new_session(2, "other", after(30 * DAY)))
+        .await?;
 
     advance(30 * MINUTE);
     assert!(sessions.get(Session::key("ann", 1)?).await?.is_none());
-    assert!(sessions.by(Session::by_token("secret")).get().await?.is_none());
+    assert!(
+        sessions
+            .by(Session::by_token("secret"))
+            .get()
+            .await?
+            .is_none()
+    );
     assert_eq!(sessions.query().count().await?, 1);
     assert_eq!(sessions.query().with_hidden().count().await?, 2);
 
     // The token is unique, and session 1 has expired: the insert removes session 1 with its index entry and gives the token to session 3.
-    sessions.insert(&new_session(3, "secret", after(30 * MINUTE))).await?;
-    assert_eq!(sessions.by(Session::by_token("secret")).get().await?.map(|session| session.id), Some(3));
+    sessions
+        .insert(&new_session(3, "secret", after(30 * MINUTE)))
+        .await?;
+    assert_eq!(
+        sessions
+            .by(Session::by_token("secret"))
+            .get()
+            .await?
+            .map(|session| session.id),
+        Some(3)
+    );
     assert_eq!(sessions.query().with_hidden().count().await?, 2);
 
     // A soft deletion can be restored for seven days. Until then no other session can have the token.
     sessions.soft_delete(Session::key("ann", 2)?).await?;
     assert!(sessions.get(Session::key("ann", 2)?).await?.is_none());
-    assert!(sessions.insert(&new_session(4, "other", after(DAY))).await.is_err());
+    assert!(
+        sessions
+            .insert(&new_session(4, "other", after(DAY)))
+            .await
+            .is_err()
+    );
     sessions.restore(Session::key("ann", 2)?).await?;
     assert!(sessions.get(Session::key("ann", 2)?).await?.is_some());
 

@@ -22,7 +22,11 @@ struct Order {
 async fn main() -> table_core::Result<()> {
     let faults = FaultInjector::new(1);
     let memory = MemoryStore::new();
-    let order = Order { customer: "alice".to_owned(), number: 1, cents: 4_200 };
+    let order = Order {
+        customer: "alice".to_owned(),
+        number: 1,
+        cents: 4_200,
+    };
 
     // Without a retry, the error is ambiguous: the order may exist. It does.
     let orders = Table::<Order>::new(Faulty::new(memory.clone(), faults.clone()), "Orders")?;
@@ -35,11 +39,18 @@ async fn main() -> table_core::Result<()> {
     // Without write ids, a repeated insert would find the order that it has inserted itself, and report that it exists already. With
     // write ids, the retry reads which write created the entity, and reports success. (No pause between attempts: for this example
     // only.)
-    let policy = RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO).with_write_ids();
+    let policy = RetryPolicy::default()
+        .with_delays(Duration::ZERO, Duration::ZERO)
+        .with_write_ids();
     let retrying = Retrying::new(Faulty::new(memory, faults.clone()), policy);
     let orders = Table::<Order>::new(retrying, "Orders")?;
     faults.script([Some(Fault::LoseAnswer)]);
-    orders.insert(&Order { number: 2, ..order.clone() }).await?;
+    orders
+        .insert(&Order {
+            number: 2,
+            ..order.clone()
+        })
+        .await?;
 
     // A real conflict is still a conflict.
     let error = orders.insert(&order).await.unwrap_err();
@@ -48,6 +59,10 @@ async fn main() -> table_core::Result<()> {
     // The retry waits for a busy service, three times here.
     faults.script([Some(Fault::Throttle { retry_after: None }); 3]);
     orders.insert(&Order { number: 3, ..order }).await?;
-    assert_eq!(faults.injected().len(), 5, "two lost responses, and three responses of a busy service");
+    assert_eq!(
+        faults.injected().len(),
+        5,
+        "two lost responses, and three responses of a busy service"
+    );
     Ok(())
 }

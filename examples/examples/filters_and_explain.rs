@@ -27,16 +27,31 @@ async fn main() -> table_core::Result<()> {
         ("Sales", 2, "Kim", 29, 52_000),
         ("Marketing", 3, "Smith", 52, 88_000),
     ] {
-        let employee =
-            Employee { department: department.to_owned(), id, last_name: last_name.to_owned(), age, salary };
+        let employee = Employee {
+            department: department.to_owned(),
+            id,
+            last_name: last_name.to_owned(),
+            age,
+            salary,
+        };
         employees.insert(&employee).await?;
     }
 
     // A typed condition can compare a field only with a value of its type.
-    let older = Employee::AGE.gt(40).and(Employee::LAST_NAME.starts_with("J"));
-    let query = employees.query().partition(Employee::partition("Sales")?).filter(older);
+    let older = Employee::AGE
+        .gt(40)
+        .and(Employee::LAST_NAME.starts_with("J"));
+    let query = employees
+        .query()
+        .partition(Employee::partition("Sales")?)
+        .filter(older);
     assert_eq!(query.access_path()?, AccessPath::PartitionScan);
-    let names: Vec<_> = query.all().await?.into_iter().map(|employee| employee.last_name).collect();
+    let names: Vec<_> = query
+        .all()
+        .await?
+        .into_iter()
+        .map(|employee| employee.last_name)
+        .collect();
     assert_eq!(names, ["Jones"]);
 
     // Without a PartitionKey, the service reads every entity of the table.
@@ -51,7 +66,10 @@ async fn main() -> table_core::Result<()> {
 
     // The service's filter text parses to the same filter and prints back.
     let parsed: Filter = "PartitionKey eq 'Sales' and Age gt 40".parse()?;
-    assert_eq!(parsed, Filter::eq("PartitionKey", "Sales").and(Filter::gt("Age", 40)));
+    assert_eq!(
+        parsed,
+        Filter::eq("PartitionKey", "Sales").and(Filter::gt("Age", 40))
+    );
     assert_eq!(parsed.to_string(), "PartitionKey eq 'Sales' and Age gt 40");
     let error = "Age gt".parse::<Filter>().unwrap_err().to_string();
     assert!(error.contains("character 6"), "{error}");
@@ -60,9 +78,20 @@ async fn main() -> table_core::Result<()> {
     // `use_cheaper_plan` sends them.
     let two_rows: Filter =
         "PartitionKey eq 'Sales' and (RowKey eq '0000000001' or RowKey eq '0000000002')".parse()?;
-    let explanation = Query::new().with_filter(two_rows.clone()).explain(&ServiceProfile::AZURE_TABLES);
+    let explanation = Query::new()
+        .with_filter(two_rows.clone())
+        .explain(&ServiceProfile::AZURE_TABLES);
     assert_eq!(explanation.path, AccessPath::PartitionScan);
     assert!(matches!(explanation.plan, Some(Plan::Points(keys)) if keys.len() == 2));
-    assert_eq!(employees.query().raw_filter(two_rows).use_cheaper_plan().all().await?.len(), 2);
+    assert_eq!(
+        employees
+            .query()
+            .raw_filter(two_rows)
+            .use_cheaper_plan()
+            .all()
+            .await?
+            .len(),
+        2
+    );
     Ok(())
 }

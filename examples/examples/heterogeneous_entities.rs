@@ -8,7 +8,12 @@ use table_patterns::heterogeneous::{Resolver, modify};
 
 /// A department: the first row of its partition.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Department", partition_key = "{name}", row_key = "department", rename_all = "PascalCase")]
+#[entity(
+    type = "Department",
+    partition_key = "{name}",
+    row_key = "department",
+    rename_all = "PascalCase"
+)]
 struct Department {
     name: String,
     budget: i64,
@@ -39,16 +44,33 @@ async fn main() -> table_core::Result<()> {
     let departments = employees.view::<Department>()?;
     employees.create_if_missing().await?;
 
-    let sales = Department { name: "Sales".to_owned(), budget: 1_000_000 };
-    let ken = Employee { department: "Sales".to_owned(), id: 223, name: "Ken".to_owned() };
+    let sales = Department {
+        name: "Sales".to_owned(),
+        budget: 1_000_000,
+    };
+    let ken = Employee {
+        department: "Sales".to_owned(),
+        id: 223,
+        name: "Ken".to_owned(),
+    };
     departments.insert(&sales).await?;
     employees.insert(&ken).await?;
     // "EntityType" is the discriminator: the property with the type of an entity.
-    let note = Entity::new("Sales", "note_1")?.with("EntityType", "Note").with("Text", "by another program");
-    employees.store().write(employees.name(), Operation::Insert(note.clone())).await?;
+    let note = Entity::new("Sales", "note_1")?
+        .with("EntityType", "Note")
+        .with("Text", "by another program");
+    employees
+        .store()
+        .write(employees.name(), Operation::Insert(note.clone()))
+        .await?;
 
     // One request reads the whole partition, each row as its own type.
-    let rows = employees.view::<SalesRow>()?.query().partition(PartitionKey::new("Sales")?).all().await?;
+    let rows = employees
+        .view::<SalesRow>()?
+        .query()
+        .partition(PartitionKey::new("Sales")?)
+        .all()
+        .await?;
     assert_eq!(rows[0], SalesRow::Department(sales));
     assert_eq!(rows[1], SalesRow::Employee(ken.clone()));
     assert!(matches!(&rows[2], SalesRow::Other(other) if other.key() == note.key()));
@@ -63,7 +85,9 @@ async fn main() -> table_core::Result<()> {
     // Changes one property of an entity of any type, and keeps the others: 2 requests.
     modify(&employees, ken.entity_key()?.key(), |entity| {
         if !matches!(entity.get("Name"), Some(ValueRef::String(_))) {
-            return Err(table_core::Error::invalid_request("this entity has no name"));
+            return Err(table_core::Error::invalid_request(
+                "this entity has no name",
+            ));
         }
         let mut changes = Properties::new();
         changes.set("Name", "Kenneth");
@@ -75,8 +99,17 @@ async fn main() -> table_core::Result<()> {
     let labels = Resolver::new()
         .on_type(|department: Department| department.name)
         .on_type(|employee: Employee| employee.name)
-        .other(|entity| Ok(format!("{} of {}", entity.key().row(), entity.key().partition())));
+        .other(|entity| {
+            Ok(format!(
+                "{} of {}",
+                entity.key().row(),
+                entity.key().partition()
+            ))
+        });
     let all = employees.view::<Entity>()?.query();
-    assert_eq!(labels.all(&all).await?, ["Sales", "Kenneth", "note_1 of Sales"]);
+    assert_eq!(
+        labels.all(&all).await?,
+        ["Sales", "Kenneth", "note_1 of Sales"]
+    );
     Ok(())
 }

@@ -25,7 +25,10 @@ async fn main() -> table_core::Result<()> {
     // Each entity goes to the table of its day, which is created on first use.
     let start: Ticks = "2013-01-01T08:00:00Z".parse()?;
     for hours in (0..24 * 10).step_by(6) {
-        let login = Login { user: "ken".to_owned(), at: Reverse(start + TimeDelta::hours(hours)) };
+        let login = Login {
+            user: "ken".to_owned(),
+            at: Reverse(start + TimeDelta::hours(hours)),
+        };
         logins.insert(&login).await?;
     }
     assert_eq!(logins.slices().await?.len(), 11);

@@ -28,10 +28,17 @@ struct Employee {
 }
 
 fn jones(id: u32) -> Employee {
-    Employee { department: "Sales".to_owned(), id, last_name: "Jones".to_owned() }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        last_name: "Jones".to_owned(),
+    }
 }
 
-async fn open(store: impl TableStore, blobs: Arc<InMemory>) -> table_core::Result<IndexedTable<Employee>> {
+async fn open(
+    store: impl TableStore,
+    blobs: Arc<InMemory>,
+) -> table_core::Result<IndexedTable<Employee>> {
     // Short leases, for a store in this process. On a service use IndexOptions::default().
     let mut options = IndexOptions::local();
     options.blobs = Some(blobs);
@@ -39,7 +46,12 @@ async fn open(store: impl TableStore, blobs: Arc<InMemory>) -> table_core::Resul
 }
 
 async fn count(blobs: &InMemory) -> usize {
-    blobs.list(None).try_collect::<Vec<_>>().await.expect("blobs in memory").len()
+    blobs
+        .list(None)
+        .try_collect::<Vec<_>>()
+        .await
+        .expect("blobs in memory")
+        .len()
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -63,7 +75,11 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(by_surname.all().await?.len(), 10);
     // The sweep finds the journal row of the crashed write, and writes the list. The other writes remove their journal rows first.
     employees.flush().await;
-    let report = employees.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+    let report = employees
+        .entities()
+        .journal()
+        .sweep(&[], KEEP_ABORT_ROWS)
+        .await?;
     assert_eq!(report.applied, 1);
     assert_eq!(by_surname.all().await?.len(), 11);
 

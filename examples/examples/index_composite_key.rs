@@ -10,7 +10,11 @@ use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Order", rename_all = "PascalCase", row_key = "order_{number:06}")]
+#[entity(
+    type = "Order",
+    rename_all = "PascalCase",
+    row_key = "order_{number:06}"
+)]
 #[index(state, row_key = "state_{state}_{due}_{number:06}")]
 struct Order {
     #[partition_key]
@@ -51,14 +55,29 @@ async fn main() -> table_core::Result<()> {
     let open = || Order::by_state("Contoso").state("open");
     let due_before_the_fourth = orders.by(open().due_in(..day(4))).project::<Number>();
     let (found, cost) = meter.measure(due_before_the_fourth.all()).await;
-    assert_eq!(found?.iter().map(|order| order.number).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(
+        found?.iter().map(|order| order.number).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
     assert_eq!(cost.total(), 1);
     // the first part alone
     assert_eq!(orders.by(open()).count().await?, 5);
     // two parts, and a range of the third
-    assert_eq!(orders.by(open().due(day(5)).number_in(1..=5)).count().await?, 1);
+    assert_eq!(
+        orders
+            .by(open().due(day(5)).number_in(1..=5))
+            .count()
+            .await?,
+        1
+    );
     // a prefix of the first part
-    assert_eq!(orders.by(Order::by_state("Contoso").state_starting("p")).count().await?, 4);
+    assert_eq!(
+        orders
+            .by(Order::by_state("Contoso").state_starting("p"))
+            .count()
+            .await?,
+        4
+    );
     let next = orders.by(open().due_in(day(4)..)).first().await?;
     assert_eq!(next.map(|order| order.number), Some(4));
     Ok(())

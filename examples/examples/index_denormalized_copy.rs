@@ -11,7 +11,12 @@ use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Sha
 use table_patterns::journal::Change;
 
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Department", rename_all = "PascalCase", partition_key = "{name}", row_key = "department")]
+#[entity(
+    type = "Department",
+    rename_all = "PascalCase",
+    partition_key = "{name}",
+    row_key = "department"
+)]
 struct Department {
     name: String,
     floor: i32,
@@ -21,7 +26,9 @@ struct Department {
 
 fn manager(name: &str) -> Result<Entity> {
     let employee = Entity::new("Sales", "empid_000223")?.with("Name", name);
-    Ok(employee.with("Email", format!("{}@contoso.com", name.to_lowercase())).with("Manages", true))
+    Ok(employee
+        .with("Email", format!("{}@contoso.com", name.to_lowercase()))
+        .with("Manages", true))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -36,17 +43,30 @@ async fn main() -> Result<()> {
     let shape = Shape::copy("Manager", vec!["Name".to_owned(), "Email".to_owned()]);
     let indexes = vec![copies.with_shape(shape)];
     let table = TableName::new("Company")?;
-    let company = IndexedEntities::open(Arc::new(store), table, indexes, IndexOptions::default()).await?;
+    let company =
+        IndexedEntities::open(Arc::new(store), table, indexes, IndexOptions::default()).await?;
 
-    let sales = Department { name: "Sales".to_owned(), floor: 1, manager_name: None, manager_email: None };
-    company.write(&[Change::insert(sales.to_entity()?), Change::insert(manager("Ken")?)]).await?;
+    let sales = Department {
+        name: "Sales".to_owned(),
+        floor: 1,
+        manager_name: None,
+        manager_email: None,
+    };
+    company
+        .write(&[
+            Change::insert(sales.to_entity()?),
+            Change::insert(manager("Ken")?),
+        ])
+        .await?;
     let read = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!(read.manager_name.as_deref(), Some("Ken"));
     assert_eq!(read.floor, 1);
 
     // The copy follows its source. An upsert of the department without the copied fields keeps them: the handle adds them again.
     company.upsert(manager("Kim")?).await?;
-    company.upsert(Department { floor: 2, ..sales }.to_entity()?).await?;
+    company
+        .upsert(Department { floor: 2, ..sales }.to_entity()?)
+        .await?;
     let read = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!(read.manager_email.as_deref(), Some("kim@contoso.com"));
     assert_eq!(read.floor, 2);

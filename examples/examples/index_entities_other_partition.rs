@@ -24,7 +24,11 @@ struct Employee {
 }
 
 fn jones(department: &str, id: u32) -> Employee {
-    Employee { department: department.to_owned(), id, last_name: "Jones".to_owned() }
+    Employee {
+        department: department.to_owned(),
+        id,
+        last_name: "Jones".to_owned(),
+    }
 }
 
 async fn open(store: impl TableStore) -> table_core::Result<IndexedTable<Employee>> {
@@ -47,7 +51,12 @@ async fn main() -> table_core::Result<()> {
     employees.insert(&jones("Marketing", 7)).await?;
     employees.flush().await;
     let by_surname = employees.by(Employee::by_surname("Jones"));
-    let departments: Vec<_> = by_surname.all().await?.into_iter().map(|found| found.department).collect();
+    let departments: Vec<_> = by_surname
+        .all()
+        .await?
+        .into_iter()
+        .map(|found| found.department)
+        .collect();
     assert_eq!(departments, ["Marketing", "Sales"]);
 
     // A program crashes after the group that writes the employee and before the list.
@@ -60,7 +69,11 @@ async fn main() -> table_core::Result<()> {
 
     // The group contained the journal row. Another program finds it and completes the write, after the lease of the crashed program:
     // 1 second here. &[]: this table has no unique index in another partition or table.
-    let report = employees.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+    let report = employees
+        .entities()
+        .journal()
+        .sweep(&[], KEEP_ABORT_ROWS)
+        .await?;
     assert_eq!(report.applied, 1);
     assert_eq!(by_surname.count().await?, 3);
     employees.flush().await;

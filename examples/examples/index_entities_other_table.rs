@@ -36,20 +36,35 @@ async fn main() -> table_core::Result<()> {
     without_index.create_if_missing().await?;
     for id in 0..250 {
         let last_name = if id % 50 == 0 { "Jones" } else { "Smith" }.to_owned();
-        let employee = EmployeeWithoutIndex { department: "Sales".to_owned(), id, last_name };
+        let employee = EmployeeWithoutIndex {
+            department: "Sales".to_owned(),
+            id,
+            last_name,
+        };
         without_index.insert(&employee).await?;
     }
 
     // A new index of a table with entities is absent until it is built; writers do not maintain it yet.
-    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
     assert_eq!(employees.entities().state("surname"), IndexState::Absent);
     let built = employees.entities().build("surname")?.run().await?;
     assert_eq!(built.entities, 250);
     assert_eq!(built.entries, 250);
     assert_eq!(built.groups, 2, "one group for each surname");
 
-    assert_eq!(employees.by(Employee::by_surname("Jones")).all().await?.len(), 5);
-    let scrub = employees.entities().scrub("surname", ScrubMode::Report).await?;
+    assert_eq!(
+        employees
+            .by(Employee::by_surname("Jones"))
+            .all()
+            .await?
+            .len(),
+        5
+    );
+    let scrub = employees
+        .entities()
+        .scrub("surname", ScrubMode::Report)
+        .await?;
     assert_eq!(scrub.entries, 250);
     assert_eq!(scrub.dangling, 0, "every entry has its employee");
     assert_eq!(scrub.missing, 0, "every employee has its entry");

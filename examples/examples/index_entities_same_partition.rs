@@ -19,28 +19,51 @@ struct Employee {
 }
 
 fn employee(id: u32, last_name: &str) -> Employee {
-    Employee { department: "Sales".to_owned(), id, last_name: last_name.to_owned() }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        last_name: last_name.to_owned(),
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
     for (id, last_name) in [(152, "Jones"), (7, "Jones"), (223, "Kwok")] {
-        let (inserted, cost) = meter.measure(employees.insert(&employee(id, last_name))).await;
+        let (inserted, cost) = meter
+            .measure(employees.insert(&employee(id, last_name)))
+            .await;
         inserted?;
         assert_eq!(cost.total(), 2, "reads the list, writes the group");
     }
 
     let jones = Employee::by_surname("Sales").last_name("Jones");
     let (found, cost) = meter.measure(employees.by(jones.clone()).all()).await;
-    assert_eq!(found?.iter().map(|employee| employee.id).collect::<Vec<_>>(), [7, 152]);
-    assert_eq!(cost.total(), 1 + 2, "the list, and each employee in parallel");
+    assert_eq!(
+        found?
+            .iter()
+            .map(|employee| employee.id)
+            .collect::<Vec<_>>(),
+        [7, 152]
+    );
+    assert_eq!(
+        cost.total(),
+        1 + 2,
+        "the list, and each employee in parallel"
+    );
 
     // A new surname changes three rows in one group transaction: the employee, the old list and the new list.
     employees.upsert(&employee(7, "Kwok")).await?;
     assert_eq!(employees.by(jones).count().await?, 1);
-    assert_eq!(employees.by(Employee::by_surname("Sales").last_name("Kwok")).count().await?, 2);
+    assert_eq!(
+        employees
+            .by(Employee::by_surname("Sales").last_name("Kwok"))
+            .count()
+            .await?,
+        2
+    );
     Ok(())
 }

@@ -29,25 +29,45 @@ struct Employee {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
     for id in 0..40 {
         let email = format!("{:02}@contoso.com", 40 - id);
-        employees.insert(&Employee { department: "Sales".to_owned(), id, email }).await?;
+        employees
+            .insert(&Employee {
+                department: "Sales".to_owned(),
+                id,
+                email,
+            })
+            .await?;
     }
     // After a write has returned, a background task deletes its journal row (1 request). Wait for it, so that only the lookup is counted.
     employees.flush().await;
 
-    let (found, cost) = meter.measure(employees.by(Employee::by_email("17@contoso.com")).all()).await;
-    assert_eq!(found?.iter().map(|employee| employee.id).collect::<Vec<_>>(), [23]);
+    let (found, cost) = meter
+        .measure(employees.by(Employee::by_email("17@contoso.com")).all())
+        .await;
+    assert_eq!(
+        found?
+            .iter()
+            .map(|employee| employee.id)
+            .collect::<Vec<_>>(),
+        [23]
+    );
     assert_eq!(cost.total(), 1, "the shard is known");
 
     // A range of addresses in all shards. The partition of the query is ignored: `all_merged` reads the given partitions.
     // `Trust::Entry` returns the properties of the entry, which may be stale for a moment; `Trust::Entity` reads the entity too.
     let shards = Employee::email_shards()?;
     let range = IndexQuery::partition("").range("10", "20");
-    let merged = employees.entities().all_merged("email", &shards, &range, Trust::Entry);
+    let merged = employees
+        .entities()
+        .all_merged("email", &shards, &range, Trust::Entry);
     let (found, cost) = meter.measure(merged).await;
-    let found: Vec<_> = found?.into_iter().map(Employee::from_entity).collect::<table_core::Result<_>>()?;
+    let found: Vec<_> = found?
+        .into_iter()
+        .map(Employee::from_entity)
+        .collect::<table_core::Result<_>>()?;
     assert_eq!(found.len(), 10);
     assert_eq!(found[0].email, "10@contoso.com");
     assert!(found.is_sorted_by_key(|employee| &employee.email));

@@ -17,7 +17,11 @@ const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
-#[index(surname, partition_key = "surname_{last_name}", row_key = "{department}_{id:06}")]
+#[index(
+    surname,
+    partition_key = "surname_{last_name}",
+    row_key = "{department}_{id:06}"
+)]
 struct Employee {
     #[partition_key]
     department: String,
@@ -34,7 +38,8 @@ async fn main() -> table_core::Result<()> {
     let mut options = IndexOptions::local();
     // The manifest is not read again during the example, which would be counted.
     options.cache = Duration::from_secs(30);
-    let employees = IndexedTable::<Employee>::open(store.clone(), "Employees", options.clone()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store.clone(), "Employees", options.clone()).await?;
     let jones = |department: &str, id| Employee {
         department: department.to_owned(),
         id,
@@ -54,9 +59,15 @@ async fn main() -> table_core::Result<()> {
     employees.insert(&jones("Marketing", 7)).await?;
     employees.flush().await;
 
-    let (found, cost) = meter.measure(employees.by(Employee::by_surname("Jones")).all()).await;
+    let (found, cost) = meter
+        .measure(employees.by(Employee::by_surname("Jones")).all())
+        .await;
     assert_eq!(found?.len(), 2);
-    assert_eq!(cost.total(), 1 + 2, "1 request for the entries, and 1 for each employee, in parallel");
+    assert_eq!(
+        cost.total(),
+        1 + 2,
+        "1 request for the entries, and 1 for each employee, in parallel"
+    );
     let in_sales = employees.by(Employee::by_surname("Jones").department("Sales"));
     assert_eq!(in_sales.count().await?, 1);
 
@@ -69,7 +80,11 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(cost.total(), 1);
     assert_eq!(in_sales.count().await?, 1, "the entry does not exist yet");
     // &[]: this table has no unique index in another partition or table.
-    employees.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+    employees
+        .entities()
+        .journal()
+        .sweep(&[], KEEP_ABORT_ROWS)
+        .await?;
     assert_eq!(in_sales.count().await?, 2);
     employees.flush().await;
     Ok(())

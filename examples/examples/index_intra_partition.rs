@@ -26,7 +26,8 @@ struct Employee {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
     let jones = Employee {
         department: "Sales".to_owned(),
         id: 152,
@@ -42,12 +43,21 @@ async fn main() -> table_core::Result<()> {
     let (found, cost) = meter.measure(employees.by(by_email()).get()).await;
     assert_eq!(found?, Some(jones.clone()));
     assert_eq!(cost.total(), 1);
-    let starting_with_jo = employees.by(Employee::by_email("Sales").email_starting("jo")).all().await?;
+    let starting_with_jo = employees
+        .by(Employee::by_email("Sales").email_starting("jo"))
+        .all()
+        .await?;
     assert_eq!(starting_with_jo.len(), 1);
 
     // No other employee of the department can have the address.
     let other = Employee { id: 153, ..jones };
-    assert!(employees.insert(&other).await.unwrap_err().is_unique_violation());
+    assert!(
+        employees
+            .insert(&other)
+            .await
+            .unwrap_err()
+            .is_unique_violation()
+    );
 
     // Setting the address to `None` deletes the entry: 2 requests.
     let key = Employee::key("Sales", 152)?;
@@ -60,14 +70,23 @@ async fn main() -> table_core::Result<()> {
 
     // `get_existing` returns a `Stored` value: the library knows its index entries, so `replace_stored` reads nothing.
     let jones = employees.get_existing(&key).await?;
-    let with_address = Employee { email: Some("jones@contoso.com".to_owned()), ..(*jones).clone() };
-    let (replaced, cost) = meter.measure(employees.replace_stored(&jones, &with_address)).await;
+    let with_address = Employee {
+        email: Some("jones@contoso.com".to_owned()),
+        ..(*jones).clone()
+    };
+    let (replaced, cost) = meter
+        .measure(employees.replace_stored(&jones, &with_address))
+        .await;
     replaced?;
     assert_eq!(cost.total(), 1);
 
     // A plain table, which does not maintain entries, refuses to write.
     let plain = Table::<Employee>::new(employees.table().store().clone(), "Employees")?;
-    let error = plain.delete(&key, IfMatch::Any).await.unwrap_err().to_string();
+    let error = plain
+        .delete(&key, IfMatch::Any)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("IndexedTable"), "{error}");
     Ok(())
 }

@@ -26,7 +26,11 @@ struct Employee {
 }
 
 fn jones(id: u32) -> Employee {
-    Employee { department: "Sales".to_owned(), id, last_name: "Jones".to_owned() }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        last_name: "Jones".to_owned(),
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -47,13 +51,19 @@ async fn main() -> table_core::Result<()> {
     let in_blob = employees.by(Employee::by_blobs("Sales").last_name("Jones"));
     let (count, cost) = meter.measure(in_rows.count()).await;
     assert_eq!(count?, MEMBERS as usize);
-    assert!(cost.total() > 4, "1 request for the list's row and 1 for each chunk: {}", cost.total());
+    assert!(
+        cost.total() > 4,
+        "1 request for the list's row and 1 for each chunk: {}",
+        cost.total()
+    );
     let (count, cost) = meter.measure(in_blob.count()).await;
     assert_eq!(count?, MEMBERS as usize);
     assert_eq!(cost.total(), 1, "the blob is not a request to the table");
 
     for id in 1..MEMBERS {
-        employees.delete_if_exists(Employee::key("Sales", id)?).await?;
+        employees
+            .delete_if_exists(Employee::key("Sales", id)?)
+            .await?;
     }
     for short in [in_rows, in_blob] {
         let (count, cost) = meter.measure(short.count()).await;

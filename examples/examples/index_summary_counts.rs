@@ -20,16 +20,24 @@ struct Employee {
 }
 
 fn employee(id: u32, office: &str) -> Employee {
-    Employee { department: "Sales".to_owned(), id, office: office.to_owned(), salary: 1000 + i64::from(id) }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        office: office.to_owned(),
+        salary: 1000 + i64::from(id),
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone()).into_shared();
-    let employees = IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
 
-    let hired: Vec<_> = (0..60).map(|id| employee(id, if id < 20 { "Oslo" } else { "Rome" })).collect();
+    let hired: Vec<_> = (0..60)
+        .map(|id| employee(id, if id < 20 { "Oslo" } else { "Rome" }))
+        .collect();
     let (inserted, cost) = meter.measure(employees.insert_group(&hired)).await;
     inserted?;
     assert_eq!(cost.total(), 3, "two summaries read, one group");
@@ -45,13 +53,39 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(cost.total(), 1, "the employees are not read");
     assert_eq!(rome.count(), 40);
     assert_eq!(rome.max(Employee::SALARY)?, Some(5000));
-    assert_eq!(rome.sum(Employee::SALARY)?, (1020..1059).sum::<i64>() + 5000);
+    assert_eq!(
+        rome.sum(Employee::SALARY)?,
+        (1020..1059).sum::<i64>() + 5000
+    );
 
     // The summary also knows the next largest salary, so the maximum stays right after a deletion.
-    employees.delete_if_exists(Employee::key("Sales", 59)?).await?;
-    assert_eq!(employees.by(of_rome).summary().await?.max(Employee::SALARY)?, Some(1058));
+    employees
+        .delete_if_exists(Employee::key("Sales", 59)?)
+        .await?;
+    assert_eq!(
+        employees
+            .by(of_rome)
+            .summary()
+            .await?
+            .max(Employee::SALARY)?,
+        Some(1058)
+    );
     // All offices together, and one by one.
-    assert_eq!(employees.by(Employee::by_office("Sales")).summary().await?.count(), 59);
-    assert_eq!(employees.by(Employee::by_office("Sales")).summaries().await?.len(), 2);
+    assert_eq!(
+        employees
+            .by(Employee::by_office("Sales"))
+            .summary()
+            .await?
+            .count(),
+        59
+    );
+    assert_eq!(
+        employees
+            .by(Employee::by_office("Sales"))
+            .summaries()
+            .await?
+            .len(),
+        2
+    );
     Ok(())
 }

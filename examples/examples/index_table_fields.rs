@@ -10,7 +10,11 @@ use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(rename_all = "PascalCase", partition_key = "customer", row_key = "{id:06}")]
+#[entity(
+    rename_all = "PascalCase",
+    partition_key = "customer",
+    row_key = "{id:06}"
+)]
 #[index(
     town,
     table = "CustomersByTown",
@@ -38,7 +42,8 @@ struct Contact {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let customers = IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
+    let customers =
+        IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
     for (id, last_name) in [(1, "Smith"), (2, "Jones")] {
         let customer = Customer {
             id,
@@ -56,7 +61,13 @@ async fn main() -> table_core::Result<()> {
     let (contacts, cost) = meter.measure(redmond().project::<Contact>().all()).await;
     let contacts = contacts?;
     assert_eq!(contacts.len(), 2);
-    assert_eq!(contacts[0], Contact { last_name: "Jones".to_owned(), phone: Some("555-0002".to_owned()) });
+    assert_eq!(
+        contacts[0],
+        Contact {
+            last_name: "Jones".to_owned(),
+            phone: Some("555-0002".to_owned())
+        }
+    );
     assert_eq!(cost.total(), 1);
     let (found, cost) = meter.measure(redmond().all()).await;
     assert_eq!(found?.len(), 2);
@@ -70,7 +81,10 @@ async fn main() -> table_core::Result<()> {
     };
     customers.update(Customer::key(2)?, new_number).await?;
     let first = redmond().project::<Contact>().first().await?;
-    assert_eq!(first.and_then(|jones| jones.phone).as_deref(), Some("555-9999"));
+    assert_eq!(
+        first.and_then(|jones| jones.phone).as_deref(),
+        Some("555-9999")
+    );
     customers.flush().await;
     Ok(())
 }

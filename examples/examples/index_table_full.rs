@@ -10,7 +10,11 @@ use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(rename_all = "PascalCase", partition_key = "customer", row_key = "{id:06}")]
+#[entity(
+    rename_all = "PascalCase",
+    partition_key = "customer",
+    row_key = "{id:06}"
+)]
 #[index(town, table = "CustomersByTown", partition_key = "{town}", row_key = "{last_name}_{id:06}", payload = full)]
 struct Customer {
     id: u32,
@@ -23,7 +27,8 @@ struct Customer {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let customers = IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
+    let customers =
+        IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
     for (id, last_name) in [(1, "Smith"), (2, "Jones"), (3, "Robinson")] {
         let customer = Customer {
             id,
@@ -36,12 +41,27 @@ async fn main() -> table_core::Result<()> {
 
     // After a write has returned, a background task deletes its journal row (1 request). Wait for it, so that only the lookup is counted.
     customers.flush().await;
-    let (redmond, cost) = meter.measure(customers.by(Customer::by_town("Redmond")).all()).await;
-    let names: Vec<_> = redmond?.into_iter().map(|customer| customer.last_name).collect();
-    assert_eq!(names, ["Jones", "Robinson", "Smith"], "in the order of names");
+    let (redmond, cost) = meter
+        .measure(customers.by(Customer::by_town("Redmond")).all())
+        .await;
+    let names: Vec<_> = redmond?
+        .into_iter()
+        .map(|customer| customer.last_name)
+        .collect();
+    assert_eq!(
+        names,
+        ["Jones", "Robinson", "Smith"],
+        "in the order of names"
+    );
     assert_eq!(cost.total(), 1, "the entries have all properties");
-    let starting_with_r = customers.by(Customer::by_town("Redmond").last_name_starting("R")).first().await?;
-    assert_eq!(starting_with_r.map(|customer| customer.street).as_deref(), Some("3 Main St"));
+    let starting_with_r = customers
+        .by(Customer::by_town("Redmond").last_name_starting("R"))
+        .first()
+        .await?;
+    assert_eq!(
+        starting_with_r.map(|customer| customer.street).as_deref(),
+        Some("3 Main St")
+    );
 
     let lee = Customer {
         id: 4,

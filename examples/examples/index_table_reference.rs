@@ -10,8 +10,17 @@ use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(rename_all = "PascalCase", partition_key = "customer", row_key = "{id:06}")]
-#[index(town, table = "CustomersByTown", partition_key = "{town}", row_key = "{id:06}")]
+#[entity(
+    rename_all = "PascalCase",
+    partition_key = "customer",
+    row_key = "{id:06}"
+)]
+#[index(
+    town,
+    table = "CustomersByTown",
+    partition_key = "{town}",
+    row_key = "{id:06}"
+)]
 struct Customer {
     id: u32,
     town: String,
@@ -30,9 +39,14 @@ struct Id {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let customers = IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
+    let customers =
+        IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
     for id in 1..=3 {
-        let customer = Customer { id, town: "Redmond".to_owned(), street: format!("{id} Main St") };
+        let customer = Customer {
+            id,
+            town: "Redmond".to_owned(),
+            street: format!("{id} Main St"),
+        };
         customers.insert(&customer).await?;
     }
 

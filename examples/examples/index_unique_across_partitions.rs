@@ -11,7 +11,12 @@ use table_patterns::index::{IndexOptions, IndexedTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "User", rename_all = "PascalCase")]
-#[index(login, partition_key = "login_{login}", row_key = "login", unique = "table")]
+#[index(
+    login,
+    partition_key = "login_{login}",
+    row_key = "login",
+    unique = "table"
+)]
 struct User {
     #[partition_key]
     tenant: String,
@@ -21,7 +26,11 @@ struct User {
 }
 
 fn user(tenant: &str, id: u32, login: &str) -> User {
-    User { tenant: tenant.to_owned(), id, login: login.to_owned() }
+    User {
+        tenant: tenant.to_owned(),
+        id,
+        login: login.to_owned(),
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -32,8 +41,14 @@ async fn main() -> table_core::Result<()> {
 
     let (contoso, fabrikam) = (user("contoso", 1, "ken"), user("fabrikam", 1, "ken"));
     let (first, second) = tokio::join!(users.insert(&contoso), users.insert(&fabrikam));
-    assert!(first.is_ok() != second.is_ok(), "exactly one insert succeeds");
-    let error = first.err().or(second.err()).expect("the other insert fails");
+    assert!(
+        first.is_ok() != second.is_ok(),
+        "exactly one insert succeeds"
+    );
+    let error = first
+        .err()
+        .or(second.err())
+        .expect("the other insert fails");
     assert!(error.is_unique_violation(), "{error}");
 
     // After a write has returned, a background task deletes its journal row (1 request). Wait for it, so that only the lookup is counted.
@@ -43,7 +58,9 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(cost.total(), 2, "the entry, and its owner");
 
     // Deleting the owner makes the login name free again.
-    users.delete(User::key(&ken.tenant, ken.id)?, IfMatch::Any).await?;
+    users
+        .delete(User::key(&ken.tenant, ken.id)?, IfMatch::Any)
+        .await?;
     users.flush().await;
     let insert = async {
         users.insert(&user("adatum", 7, "ken")).await?;

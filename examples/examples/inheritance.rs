@@ -15,7 +15,12 @@ struct Person {
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Customer", partition_key = "{region}", row_key = "{number:06}", rename_all = "PascalCase")]
+#[entity(
+    type = "Customer",
+    partition_key = "{region}",
+    row_key = "{number:06}",
+    rename_all = "PascalCase"
+)]
 struct Customer {
     region: String,
     number: u32,
@@ -25,7 +30,12 @@ struct Customer {
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Employee", partition_key = "{region}", row_key = "{number:06}", rename_all = "PascalCase")]
+#[entity(
+    type = "Employee",
+    partition_key = "{region}",
+    row_key = "{number:06}",
+    rename_all = "PascalCase"
+)]
 struct Employee {
     region: String,
     number: u32,
@@ -52,18 +62,28 @@ impl AnyPerson {
 
 fn person(first: &str, last: &str) -> Person {
     let email = format!("{}@contoso.com", first.to_lowercase());
-    Person { first_name: first.to_owned(), last_name: last.to_owned(), email }
+    Person {
+        first_name: first.to_owned(),
+        last_name: last.to_owned(),
+        email,
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let people = Table::<AnyPerson>::new(Metered::new(MemoryStore::new(), meter.clone()), "People")?;
+    let people =
+        Table::<AnyPerson>::new(Metered::new(MemoryStore::new(), meter.clone()), "People")?;
     let (customers, employees) = (people.view::<Customer>()?, people.view::<Employee>()?);
     people.create_if_missing().await?;
 
     let region = || "west".to_owned();
-    let ann = Customer { region: region(), number: 7, person: person("Ann", "Lee"), credit_limit: 5_000 };
+    let ann = Customer {
+        region: region(),
+        number: 7,
+        person: person("Ann", "Lee"),
+        credit_limit: 5_000,
+    };
     let ken = Employee {
         region: region(),
         number: 8,
@@ -75,21 +95,47 @@ async fn main() -> table_core::Result<()> {
 
     // One request reads the people of a region, each as its own type, with access to the base.
     let west = PartitionKey::new("west")?;
-    let (all, cost) = meter.measure(people.query().partition(west.clone()).all()).await;
+    let (all, cost) = meter
+        .measure(people.query().partition(west.clone()).all())
+        .await;
     let all = all?;
     assert_eq!(cost.total(), 1);
-    assert_eq!(all, [AnyPerson::Customer(ann.clone()), AnyPerson::Employee(ken.clone())]);
-    let names: Vec<_> = all.iter().map(|any| any.person().first_name.as_str()).collect();
+    assert_eq!(
+        all,
+        [
+            AnyPerson::Customer(ann.clone()),
+            AnyPerson::Employee(ken.clone())
+        ]
+    );
+    let names: Vec<_> = all
+        .iter()
+        .map(|any| any.person().first_name.as_str())
+        .collect();
     assert_eq!(names, ["Ann", "Ken"]);
 
     // A typed condition belongs to one type. A query of the enum filters by the property name, which the constant of the field has.
     let kwoks = Filter::eq(Customer::PERSON.field(Person::LAST_NAME).name(), "Kwok");
-    assert_eq!(people.query().partition(west.clone()).raw_filter(kwoks).count().await?, 1);
+    assert_eq!(
+        people
+            .query()
+            .partition(west.clone())
+            .raw_filter(kwoks)
+            .count()
+            .await?,
+        1
+    );
 
     // A view of one concrete type omits the others and refuses to read them.
     assert_eq!(customers.query().partition(west).all().await?, [ann]);
-    let error = customers.get(ken.entity_key()?.key()).await.unwrap_err().to_string();
+    let error = customers
+        .get(ken.entity_key()?.key())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("Employee"), "{error}");
-    assert_eq!(people.get(ken.entity_key()?.key()).await?, Some(AnyPerson::Employee(ken)));
+    assert_eq!(
+        people.get(ken.entity_key()?.key()).await?,
+        Some(AnyPerson::Employee(ken))
+    );
     Ok(())
 }

@@ -41,20 +41,35 @@ async fn main() -> table_core::Result<()> {
     let ken = Employee {
         department: "Sales".to_owned(),
         id: 223,
-        skills: vec![Skill { name: "Rust".to_owned(), years: 9 }],
-        address: Address { street: "1 Main St".to_owned(), city: "Seattle".to_owned() },
+        skills: vec![Skill {
+            name: "Rust".to_owned(),
+            years: 9,
+        }],
+        address: Address {
+            street: "1 Main St".to_owned(),
+            city: "Seattle".to_owned(),
+        },
         rest: Properties::new(),
     };
     employees.insert(&ken).await?;
 
     // The skills are one property, the address is two.
-    let stored = employees.view::<Entity>()?.get_existing(ken.entity_key()?.key()).await?;
-    assert_eq!(stored.get("Skills"), Some(ValueRef::String(r#"[{"name":"Rust","years":9}]"#)));
+    let stored = employees
+        .view::<Entity>()?
+        .get_existing(ken.entity_key()?.key())
+        .await?;
+    assert_eq!(
+        stored.get("Skills"),
+        Some(ValueRef::String(r#"[{"name":"Rust","years":9}]"#))
+    );
     assert_eq!(stored.get("City"), Some(ValueRef::String("Seattle")));
 
     // Another program adds a property that this program does not know ...
     let added = Entity::from(stored.key().clone()).with("Badge", 7);
-    employees.store().write(employees.name(), Operation::Merge(added, IfMatch::Any)).await?;
+    employees
+        .store()
+        .write(employees.name(), Operation::Merge(added, IfMatch::Any))
+        .await?;
 
     // ... and an update by this program keeps it: `rest` has every property without a field.
     let move_house = |ken: &mut Employee| {
@@ -62,7 +77,10 @@ async fn main() -> table_core::Result<()> {
         Ok(())
     };
     employees.update(ken.entity_key()?, move_house).await?;
-    let stored = employees.view::<Entity>()?.get_existing(stored.key()).await?;
+    let stored = employees
+        .view::<Entity>()?
+        .get_existing(stored.key())
+        .await?;
     assert_eq!(stored.get("City"), Some(ValueRef::String("Tacoma")));
     assert_eq!(stored.get("Badge"), Some(ValueRef::Int32(7)));
     Ok(())

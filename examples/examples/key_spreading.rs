@@ -20,7 +20,10 @@ struct Event {
 /// Returns a store that counts the requests of each partition in the last minute.
 fn watched_store() -> (Arc<dyn TableStore>, PartitionWatch) {
     let watch = PartitionWatch::new(Duration::from_secs(60));
-    (Arc::new(Watched::new(MemoryStore::new(), watch.clone())), watch)
+    (
+        Arc::new(Watched::new(MemoryStore::new(), watch.clone())),
+        watch,
+    )
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -30,7 +33,12 @@ async fn main() -> table_core::Result<()> {
     let plain = TableName::new("PlainEvents")?;
     store.create_table(&plain).await?;
     for number in 0..100 {
-        store.write(&plain, Operation::Insert(Entity::new("2013-01-01", format!("{number:06}"))?)).await?;
+        store
+            .write(
+                &plain,
+                Operation::Insert(Entity::new("2013-01-01", format!("{number:06}"))?),
+            )
+            .await?;
     }
     // partitions with more than 20 % of the requests
     let hot = watch.hot(0.2);
@@ -43,13 +51,27 @@ async fn main() -> table_core::Result<()> {
     let events = SpreadTable::<Event>::new(store, "Events")?;
     events.create_if_missing().await?;
     for number in 0..1_000 {
-        events.insert(&Event { day: "2013-01-01".to_owned(), number }).await?;
+        events
+            .insert(&Event {
+                day: "2013-01-01".to_owned(),
+                number,
+            })
+            .await?;
     }
     assert!(watch.hot(0.2).is_empty());
     assert!(events.get(Event::key("2013-01-01", 7)?).await?.is_some());
-    let first = events.query().partition(Event::partition("2013-01-01")?).limit(3).all().await?;
+    let first = events
+        .query()
+        .partition(Event::partition("2013-01-01")?)
+        .limit(3)
+        .all()
+        .await?;
     assert!(first.iter().map(|event| event.number).eq(0..3));
-    let all: Vec<_> = events.query().partition(Event::partition("2013-01-01")?).all().await?;
+    let all: Vec<_> = events
+        .query()
+        .partition(Event::partition("2013-01-01")?)
+        .all()
+        .await?;
     assert!(all.iter().map(|event| event.number).eq(0..1_000));
     Ok(())
 }

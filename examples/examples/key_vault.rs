@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::headers::{Headers, WWW_AUTHENTICATE};
-use azure_core::http::{AsyncRawResponse, ClientOptions, HttpClient, Request, StatusCode, Transport};
+use azure_core::http::{
+    AsyncRawResponse, ClientOptions, HttpClient, Request, StatusCode, Transport,
+};
 use azure_core::time::{Duration, OffsetDateTime};
 use azure_security_keyvault_keys::models::{
     EncryptionAlgorithm, KeyClientWrapKeyOptions, KeyOperationParameters,
@@ -42,7 +44,9 @@ impl VaultKey {
 
 impl fmt::Debug for VaultKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VaultKey").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("VaultKey")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,15 +62,29 @@ impl KeyWrap for VaultKey {
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
         let content = Self::parameters(key.expose()).try_into().map_err(failed)?;
-        let options =
-            KeyClientWrapKeyOptions { key_version: Some(self.version.to_owned()), ..Default::default() };
-        let response = self.client.wrap_key(self.name, content, Some(options)).await.map_err(failed)?;
-        response.into_model().map_err(failed)?.result.ok_or_else(empty)
+        let options = KeyClientWrapKeyOptions {
+            key_version: Some(self.version.to_owned()),
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .wrap_key(self.name, content, Some(options))
+            .await
+            .map_err(failed)?;
+        response
+            .into_model()
+            .map_err(failed)?
+            .result
+            .ok_or_else(empty)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
         let content = Self::parameters(wrapped).try_into().map_err(failed)?;
-        match self.client.unwrap_key(self.name, self.version, content, None).await {
+        match self
+            .client
+            .unwrap_key(self.name, self.version, content, None)
+            .await
+        {
             // The vault refuses a key that it did not wrap.
             Err(e) if e.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
@@ -91,16 +109,28 @@ fn empty() -> Error {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let vault =
-        Arc::new(StandIn { key: AesKeyWrap::new("", &KeyBytes::random(32)?)?, calls: AtomicUsize::new(0) });
+    let vault = Arc::new(StandIn {
+        key: AesKeyWrap::new("", &KeyBytes::random(32)?)?,
+        calls: AtomicUsize::new(0),
+    });
     let transport: Arc<dyn HttpClient> = vault.clone();
-    let client_options =
-        ClientOptions { transport: Some(Transport::new(transport)), ..ClientOptions::default() };
-    let options = KeyClientOptions { client_options, ..KeyClientOptions::default() };
+    let client_options = ClientOptions {
+        transport: Some(Transport::new(transport)),
+        ..ClientOptions::default()
+    };
+    let options = KeyClientOptions {
+        client_options,
+        ..KeyClientOptions::default()
+    };
     let address = "https://contoso.managedhsm.azure.net";
     let client = KeyClient::new(address, Arc::new(NoCredential), Some(options)).map_err(failed)?;
     let (name, version) = ("table-kek", "0123456789abcdef");
-    let key = Arc::new(VaultKey { client, id: format!("{address}/keys/{name}/{version}"), name, version });
+    let key = Arc::new(VaultKey {
+        client,
+        id: format!("{address}/keys/{name}/{version}"),
+        name,
+        version,
+    });
 
     let raw = Arc::new(MemoryStore::new());
     let people = TableName::new("People")?;
@@ -133,17 +163,23 @@ impl HttpClient for StandIn {
         let mut headers = Headers::new();
         let body = azure_core::Bytes::from(request.body());
         if body.is_empty() {
-            let challenge =
-                "Bearer authorization=\"https://login.example\", resource=\"https://managedhsm.azure.net\"";
+            let challenge = "Bearer authorization=\"https://login.example\", resource=\"https://managedhsm.azure.net\"";
             headers.insert(WWW_AUTHENTICATE, challenge);
-            return Ok(AsyncRawResponse::from_bytes(StatusCode::Unauthorized, headers, ""));
+            return Ok(AsyncRawResponse::from_bytes(
+                StatusCode::Unauthorized,
+                headers,
+                "",
+            ));
         }
         let parameters: KeyOperationParameters = serde_json::from_slice(&body)?;
         let value = parameters.value.unwrap_or_default();
         let result = if request.url().path().ends_with("/wrapkey") {
             self.key.wrap_key(&value.into()).await
         } else {
-            self.key.unwrap_key(&value).await.map(|key| key.expose().to_vec())
+            self.key
+                .unwrap_key(&value)
+                .await
+                .map(|key| key.expose().to_vec())
         };
         Ok(match result {
             Ok(bytes) => {
@@ -167,6 +203,9 @@ impl TokenCredential for NoCredential {
         _scopes: &[&str],
         _options: Option<TokenRequestOptions<'_>>,
     ) -> azure_core::Result<AccessToken> {
-        Ok(AccessToken::new("example token", OffsetDateTime::now_utc() + Duration::hours(1)))
+        Ok(AccessToken::new(
+            "example token",
+            OffsetDateTime::now_utc() + Duration::hours(1),
+        ))
     }
 }

@@ -8,7 +8,11 @@ use table_core::prelude::*;
 
 /// A reservation. Its RowKey starts with the day, so a day is a range.
 #[derive(Debug, TableEntity)]
-#[entity(type = "Reservation", partition_key = "hotel_{hotel}", row_key = "{day}_{room:04}")]
+#[entity(
+    type = "Reservation",
+    partition_key = "hotel_{hotel}",
+    row_key = "{day}_{room:04}"
+)]
 struct Reservation {
     hotel: String,
     day: NaiveDate,
@@ -37,7 +41,10 @@ async fn reservations() -> table_core::Result<()> {
     assert_eq!(key.key().row(), "2013-01-09_0012");
 
     // Characters that a key cannot contain are escaped, and unescaped when read.
-    assert_eq!(Reservation::partition("Ritz / Carlton")?.to_string(), "hotel_Ritz ~2F Carlton");
+    assert_eq!(
+        Reservation::partition("Ritz / Carlton")?.to_string(),
+        "hotel_Ritz ~2F Carlton"
+    );
 
     // A number that does not fit is an error, never a wider key that would sort wrongly.
     let error = Reservation::key("Ritz", day(9), 10_000).unwrap_err();
@@ -57,7 +64,12 @@ async fn reservations() -> table_core::Result<()> {
 
     // The start of the RowKey is a typed prefix: 1 request for a row range, in the order of the rooms.
     let hotel = Reservation::partition("Ritz / Carlton")?;
-    let found = table.query().partition(hotel).rows(Reservation::row_prefix().day(day(9))).all().await?;
+    let found = table
+        .query()
+        .partition(hotel)
+        .rows(Reservation::row_prefix().day(day(9)))
+        .all()
+        .await?;
     assert_eq!(found.iter().map(|r| r.room).collect::<Vec<_>>(), [12, 101]);
     assert_eq!(found[0].hotel, "Ritz / Carlton", "the escapes are removed");
     Ok(())
@@ -73,10 +85,24 @@ async fn log() -> table_core::Result<()> {
     table.create_if_missing().await?;
     for date in 1..=20 {
         let at = Reverse(day(date).and_time(NaiveTime::MIN));
-        table.insert(&LogEntry { service: "web".to_owned(), at, text: format!("day {date}") }).await?;
+        table
+            .insert(&LogEntry {
+                service: "web".to_owned(),
+                at,
+                text: format!("day {date}"),
+            })
+            .await?;
     }
-    let newest = table.query().partition(LogEntry::partition("web")?).limit(3).all().await?; // 1 request
-    assert_eq!(newest.iter().map(|e| e.text.as_str()).collect::<Vec<_>>(), ["day 20", "day 19", "day 18"]);
+    let newest = table
+        .query()
+        .partition(LogEntry::partition("web")?)
+        .limit(3)
+        .all()
+        .await?; // 1 request
+    assert_eq!(
+        newest.iter().map(|e| e.text.as_str()).collect::<Vec<_>>(),
+        ["day 20", "day 19", "day 18"]
+    );
     Ok(())
 }
 

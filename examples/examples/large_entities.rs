@@ -35,10 +35,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     photos.create_if_missing().await?;
 
     // 3 MB, more than an entity can hold.
-    let photo =
-        Photo { album: "2013".to_owned(), number: 1, title: "JFK".to_owned(), image: vec![7; 3_000_000] };
+    let photo = Photo {
+        album: "2013".to_owned(),
+        number: 1,
+        title: "JFK".to_owned(),
+        image: vec![7; 3_000_000],
+    };
     photos.insert(&photo).await?;
-    assert_eq!(photos.get_existing(Photo::key("2013", 1)?).await?.image.len(), 3_000_000);
+    assert_eq!(
+        photos
+            .get_existing(Photo::key("2013", 1)?)
+            .await?
+            .image
+            .len(),
+        3_000_000
+    );
 
     // A plain table, which does not write blobs, refuses the type.
     assert!(Table::<Photo>::new(store, "Photos").is_err());
@@ -46,14 +57,24 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Replaces the image by a stream, of which only a part is in memory.
     let key = Photo::key("2013", 1)?;
     let pieces = stream::iter((0..20).map(|n| Ok(Bytes::from(vec![n; 1_000_000]))));
-    photos.put_stream(&key, Photo::IMAGE, pieces, IfMatch::Any).await?;
-    let image = photos.read_stream(&key, Photo::IMAGE).await?.ok_or("the image")?;
-    let bytes = image.content.try_fold(0, |sum, piece| async move { Ok(sum + piece.len()) }).await?;
+    photos
+        .put_stream(&key, Photo::IMAGE, pieces, IfMatch::Any)
+        .await?;
+    let image = photos
+        .read_stream(&key, Photo::IMAGE)
+        .await?
+        .ok_or("the image")?;
+    let bytes = image
+        .content
+        .try_fold(0, |sum, piece| async move { Ok(sum + piece.len()) })
+        .await?;
     assert_eq!(bytes, 20_000_000);
 
     // `put_stream` has deleted the previous image. A crash can leave a blob that no row refers to; `collect` deletes such blobs if they
     // are older than the grace period, which must be longer than any write. Run it monthly, with a grace period of a day.
-    let found = photos.collect(Duration::from_secs(86_400), CollectMode::Remove).await?;
+    let found = photos
+        .collect(Duration::from_secs(86_400), CollectMode::Remove)
+        .await?;
     assert_eq!(found.young, 1, "the current image, too young to be checked");
     assert_eq!(found.orphans, 0);
     Ok(())

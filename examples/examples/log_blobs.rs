@@ -27,21 +27,39 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // they are stored, up to four buffers: 16 MiB in all.
     let log = LogWriter::new(blobs.clone(), "web", LogOptions::default())?;
     for millis in 0..1000 {
-        log.append(&Request { path: "/flights".to_owned(), millis }).await?;
+        log.append(&Request {
+            path: "/flights".to_owned(),
+            millis,
+        })
+        .await?;
     }
     log.close().await?;
-    let entries: Vec<LogEntry> = read_logs(blobs.clone(), "web", start..Ticks::MAX).try_collect().await?;
+    let entries: Vec<LogEntry> = read_logs(blobs.clone(), "web", start..Ticks::MAX)
+        .try_collect()
+        .await?;
     assert_eq!(entries.len(), 1000);
-    assert_eq!(entries[7].json::<Request>()?, Request { path: "/flights".to_owned(), millis: 7 });
+    assert_eq!(
+        entries[7].json::<Request>()?,
+        Request {
+            path: "/flights".to_owned(),
+            millis: 7
+        }
+    );
 
     // `LogSync::Every(1)`: `append` returns when the record is stored, so no acknowledged record is lost. Several writers can write one
     // log.
-    let options = LogOptions::default().with_format(LogFormat::Delimited('\t')).with_sync(LogSync::Every(1));
+    let options = LogOptions::default()
+        .with_format(LogFormat::Delimited('\t'))
+        .with_sync(LogSync::Every(1));
     let first_writer = LogWriter::new(blobs.clone(), "audit", options.clone())?;
     let second_writer = LogWriter::new(blobs.clone(), "audit", options)?;
-    first_writer.append_fields(&["ken", "logged in\nfrom home"]).await?;
+    first_writer
+        .append_fields(&["ken", "logged in\nfrom home"])
+        .await?;
     second_writer.append_fields(&["kim", "logged in"]).await?;
-    let entries: Vec<LogEntry> = read_logs(blobs, "audit", start..Ticks::MAX).try_collect().await?;
+    let entries: Vec<LogEntry> = read_logs(blobs, "audit", start..Ticks::MAX)
+        .try_collect()
+        .await?;
     assert_eq!(entries[0].fields(), ["ken", "logged in\nfrom home"]);
     assert_eq!(entries[1].fields(), ["kim", "logged in"]);
     Ok(())

@@ -16,11 +16,17 @@ struct Claim {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let store = MemoryStore::new().into_shared();
-    let claims = LogTail::<Claim>::new(store.clone(), "Claims", PartitionKey::new("empid_000223")?)?;
+    let claims =
+        LogTail::<Claim>::new(store.clone(), "Claims", PartitionKey::new("empid_000223")?)?;
     claims.create_if_missing().await?;
 
     for amount in 1..=25 {
-        claims.append(&Claim { amount, purpose: "taxi".to_owned() }).await?;
+        claims
+            .append(&Claim {
+                amount,
+                purpose: "taxi".to_owned(),
+            })
+            .await?;
     }
 
     // 1 request, however long the log is.
@@ -38,8 +44,12 @@ async fn main() -> table_core::Result<()> {
     // as RowKey. `EntryId::of_guide` is the id of such an entity.
     let moment: Ticks = "2012-01-01T00:00:00Z".parse()?;
     let row = format!("{:019}", moment.inverted());
-    let theirs = Entity::new("empid_000223", row)?.with("Amount", 7).with("Purpose", "train");
-    store.write(&TableName::new("Claims")?, Operation::Insert(theirs)).await?;
+    let theirs = Entity::new("empid_000223", row)?
+        .with("Amount", 7)
+        .with("Purpose", "train");
+    store
+        .write(&TableName::new("Claims")?, Operation::Insert(theirs))
+        .await?;
     let oldest = claims.get(&EntryId::of_guide(moment)).await?;
     assert_eq!(oldest.map(|entry| entry.value.amount), Some(7));
 

@@ -31,7 +31,9 @@ async fn main() -> table_core::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::sink).init();
     // A program exports by OTLP.
     let exporter = InMemoryMetricExporter::default();
-    let metrics_provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let metrics_provider = SdkMeterProvider::builder()
+        .with_periodic_exporter(exporter.clone())
+        .build();
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
 
     // 1,000 requests per second, shared by all stores that have a clone of the limit. A throttled response (429, 503) halves the rate;
@@ -43,18 +45,32 @@ async fn main() -> table_core::Result<()> {
         .telemetry(Telemetry::new(&metrics_provider.meter("readings")))
         .rate(rate_limit.clone())
         // no pause between attempts, for this example only
-        .retry(RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO).with_max_attempts(2))
+        .retry(
+            RetryPolicy::default()
+                .with_delays(Duration::ZERO, Duration::ZERO)
+                .with_max_attempts(2),
+        )
         .meter(meter.clone())
         .fault(faults.clone())
         .build();
     let readings = Table::<Reading>::new(store.clone(), "Readings")?;
     readings.create_if_missing().await?;
     faults.script([Some(Fault::Throttle { retry_after: None })]);
-    let reading = Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 };
+    let reading = Reading {
+        sensor: "roof".to_owned(),
+        minute: 1,
+        celsius: 3.5,
+    };
     readings.insert(&reading).await?;
-    assert!((500.0..1000.0).contains(&rate_limit.current()), "{}", rate_limit.current());
+    assert!(
+        (500.0..1000.0).contains(&rate_limit.current()),
+        "{}",
+        rate_limit.current()
+    );
 
-    metrics_provider.force_flush().expect("the exporter is in this process");
+    metrics_provider
+        .force_flush()
+        .expect("the exporter is in this process");
     assert_eq!(count(&exporter, "table.client.requests"), meter.total());
     assert_eq!(count(&exporter, "table.client.retries"), 1);
     assert_eq!(count(&exporter, "table.client.throttles"), 1);
@@ -63,7 +79,9 @@ async fn main() -> table_core::Result<()> {
     // endpoint with `ReadFrom::Secondary`. A secondary copy is behind the primary: use it only for display. Here both stores have the
     // same data.
     let sources = ReadSources::default();
-    let failover = Failover::new(store, primary)?.after(Duration::from_secs(2)).count(sources.clone());
+    let failover = Failover::new(store, primary)?
+        .after(Duration::from_secs(2))
+        .count(sources.clone());
     let read_only = Table::<Reading>::new(failover, "Readings")?;
     faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Get));
     let key = Reading::key("roof", 1)?;
@@ -78,13 +96,22 @@ async fn main() -> table_core::Result<()> {
 
 /// Returns the sum of a counter.
 fn count(exporter: &InMemoryMetricExporter, name: &str) -> u64 {
-    let exported = exporter.get_finished_metrics().expect("the exporter is open");
-    let metrics =
-        exported.last().into_iter().flat_map(|all| all.scope_metrics()).flat_map(|scope| scope.metrics());
-    let sums = metrics.filter(|metric| metric.name() == name).map(|metric| match metric.data() {
-        AggregatedMetrics::U64(MetricData::Sum(sum)) => sum.data_points().map(|point| point.value()).sum(),
-        _ => 0,
-    });
+    let exported = exporter
+        .get_finished_metrics()
+        .expect("the exporter is open");
+    let metrics = exported
+        .last()
+        .into_iter()
+        .flat_map(|all| all.scope_metrics())
+        .flat_map(|scope| scope.metrics());
+    let sums = metrics
+        .filter(|metric| metric.name() == name)
+        .map(|metric| match metric.data() {
+            AggregatedMetrics::U64(MetricData::Sum(sum)) => {
+                sum.data_points().map(|point| point.value()).sum()
+            }
+            _ => 0,
+        });
     sums.sum()
 }
 
@@ -103,13 +130,21 @@ mod azure {
     pub(super) async fn show_request_ids() -> table_core::Result<()> {
         let mut options = AzureTableStoreOptions::default();
         options.client_options.transport = Some(Transport::new(Arc::new(StandIn)));
-        let (endpoint, key) = ("https://account.table.core.windows.net", SharedKey::new("account", "a2V5")?);
+        let (endpoint, key) = (
+            "https://account.table.core.windows.net",
+            SharedKey::new("account", "a2V5")?,
+        );
         let store = AzureTableStore::with_shared_key(endpoint, key, Some(options))?;
         let (table, key) = (TableName::new("Readings")?, Key::new("roof", "0000000001")?);
         let (response, responses) = collect_responses(store.get(&table, &key, None)).await;
         // An error has the request id too. Support asks for it.
         let refused = response.expect_err("the stand-in refuses every request");
-        assert_eq!(refused.answer().and_then(|response| response.request_id.as_deref()), Some("8f1a"));
+        assert_eq!(
+            refused
+                .answer()
+                .and_then(|response| response.request_id.as_deref()),
+            Some("8f1a")
+        );
         assert_eq!(responses[0].request_id.as_deref(), Some("8f1a"));
         assert_eq!(responses[0].operation, "get");
         assert_eq!(responses[0].status, 403);
@@ -125,7 +160,11 @@ mod azure {
             let mut headers = Headers::new();
             headers.insert("x-ms-request-id", "8f1a");
             headers.insert("x-ms-error-code", "AuthorizationFailure");
-            Ok(AsyncRawResponse::from_bytes(StatusCode::Forbidden, headers, ""))
+            Ok(AsyncRawResponse::from_bytes(
+                StatusCode::Forbidden,
+                headers,
+                "",
+            ))
         }
     }
 }

@@ -53,7 +53,11 @@ struct Args {
 /// A flight, in its carrier's partition. The index `airport` has the flights of an airport, ordered by day. The flights' own keys start
 /// with the carrier, so without the index this question would read the whole table.
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Flight", rename_all = "PascalCase", row_key = "{date}_{number:04}_{origin}")]
+#[entity(
+    type = "Flight",
+    rename_all = "PascalCase",
+    row_key = "{date}_{number:04}_{origin}"
+)]
 #[index(
     airport,
     table = "FlightsByAirport",
@@ -98,11 +102,20 @@ async fn build_and_compare(args: &Args, store: Arc<dyn TableStore>) -> Result<()
     let meter = RequestMeter::new();
     let flights = open(Arc::new(Metered::new(store.clone(), meter.clone()))).await?;
 
-    let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stop, written) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
         let flights = open(store.clone()).await?;
-        writers.spawn(change_flights(flights, keys.clone(), writer, stop.clone(), written.clone()));
+        writers.spawn(change_flights(
+            flights,
+            keys.clone(),
+            writer,
+            stop.clone(),
+            written.clone(),
+        ));
     }
     let built = build(&flights, keys.len()).await;
     let requests = meter.total();
@@ -124,7 +137,11 @@ async fn build_and_compare(args: &Args, store: Arc<dyn TableStore>) -> Result<()
 
 /// Writes the flights of a data set, before the table has an index. Returns their keys.
 async fn load(store: &Arc<dyn TableStore>, args: &Args) -> Result<Vec<EntityKey<Flight>>> {
-    let first = args.first.unwrap_or(if cfg!(debug_assertions) { DEBUG_FLIGHTS } else { usize::MAX });
+    let first = args.first.unwrap_or(if cfg!(debug_assertions) {
+        DEBUG_FLIGHTS
+    } else {
+        usize::MAX
+    });
     let data = DataSet::read(&directory(args.data.as_deref()))?;
     let table = TableName::new(FLIGHTS)?;
     store.create_table(&table).await?;
@@ -134,7 +151,8 @@ async fn load(store: &Arc<dyn TableStore>, args: &Args) -> Result<Vec<EntityKey<
         keys.push(flight.entity_key()?);
         inserts.push(Ok((table.clone(), Operation::Insert(flight.to_entity()?))));
     }
-    let writer = BulkWriter::with_options(store.clone(), BulkOptions::default().with_concurrency(16));
+    let writer =
+        BulkWriter::with_options(store.clone(), BulkOptions::default().with_concurrency(16));
     writer.write(stream::iter(inserts)).await?.into_result()?;
     Ok(keys)
 }
@@ -157,10 +175,13 @@ async fn open(store: Arc<dyn TableStore>) -> table_core::Result<IndexedTable<Fli
 
 async fn build(flights: &IndexedTable<Flight>, expected: usize) -> Result<BuildProgress> {
     let bar = progress::bar("by airport", expected);
-    let build = flights.entities().build("airport")?.on_progress(|progress| {
-        bar.set_message(progress.state.to_string());
-        bar.set_position(progress.entities as u64);
-    });
+    let build = flights
+        .entities()
+        .build("airport")?
+        .on_progress(|progress| {
+            bar.set_message(progress.state.to_string());
+            bar.set_position(progress.entities as u64);
+        });
     let built = build.run().await?;
     bar.abandon();
     Ok(built)
@@ -208,7 +229,10 @@ fn added_flight(writer: usize, n: usize) -> Flight {
     }
 }
 
-async fn add_a_minute(flights: &IndexedTable<Flight>, key: &EntityKey<Flight>) -> table_core::Result<()> {
+async fn add_a_minute(
+    flights: &IndexedTable<Flight>,
+    key: &EntityKey<Flight>,
+) -> table_core::Result<()> {
     let later = |flight: &mut Flight| {
         flight.arr_delay = Some(flight.arr_delay.unwrap_or_default() + 1);
         Ok(())
@@ -223,9 +247,16 @@ async fn add_a_minute(flights: &IndexedTable<Flight>, key: &EntityKey<Flight>) -
 /// Finishes writes that were interrupted, then compares index and flights: every entry has its flight, and every flight its entry.
 async fn compare_index_with_flights(flights: &IndexedTable<Flight>) -> Result<()> {
     // &[]: this table has no unique index in another partition or table.
-    flights.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+    flights
+        .entities()
+        .journal()
+        .sweep(&[], KEEP_ABORT_ROWS)
+        .await?;
     let began = Instant::now();
-    let scrubbed = flights.entities().scrub("airport", ScrubMode::Report).await?;
+    let scrubbed = flights
+        .entities()
+        .scrub("airport", ScrubMode::Report)
+        .await?;
     eprintln!(
         "{} entries and {} flights compared in {:.1?}: {} dangling, {} missing",
         scrubbed.entries,
@@ -236,7 +267,10 @@ async fn compare_index_with_flights(flights: &IndexedTable<Flight>) -> Result<()
     );
     assert_eq!(scrubbed.dangling, 0);
     assert_eq!(scrubbed.missing, 0);
-    assert_eq!(scrubbed.taken_keys, 0, "no two flights have the same entry key");
+    assert_eq!(
+        scrubbed.taken_keys, 0,
+        "no two flights have the same entry key"
+    );
     assert_eq!(scrubbed.entries, scrubbed.entities);
     Ok(())
 }
@@ -245,15 +279,27 @@ async fn compare_index_with_flights(flights: &IndexedTable<Flight>) -> Result<()
 async fn count_late_flights(flights: &IndexedTable<Flight>, meter: &RequestMeter) -> Result<()> {
     let days = january(1)..=january(31);
     // The projection reads the entries only: 1 request per 1,000.
-    let by_airport = flights.by(Flight::by_airport("LGA").date_in(days.clone())).project::<Delay>();
+    let by_airport = flights
+        .by(Flight::by_airport("LGA").date_in(days.clone()))
+        .project::<Delay>();
     let (found, with_index) = meter.measure(by_airport.all()).await;
     let (all, without_index) = meter.measure(flights.query().all()).await;
-    let found = found?.iter().filter(|flight| flight.arr_delay > Some(120)).count();
-    let is_january_at_lga = |flight: &&Flight| flight.origin == "LGA" && days.contains(&flight.date);
+    let found = found?
+        .iter()
+        .filter(|flight| flight.arr_delay > Some(120))
+        .count();
+    let is_january_at_lga =
+        |flight: &&Flight| flight.origin == "LGA" && days.contains(&flight.date);
     let all = all?;
-    let scanned = all.iter().filter(is_january_at_lga).filter(|flight| flight.arr_delay > Some(120)).count();
+    let scanned = all
+        .iter()
+        .filter(is_january_at_lga)
+        .filter(|flight| flight.arr_delay > Some(120))
+        .count();
     let (with_index, without_index) = (with_index.total(), without_index.total());
-    eprintln!("{found} late flights: {with_index} requests with the index, {without_index} without");
+    eprintln!(
+        "{found} late flights: {with_index} requests with the index, {without_index} without"
+    );
     assert_eq!(found, scanned);
     assert!(with_index <= without_index);
     Ok(())

@@ -22,7 +22,14 @@ struct Account {
 async fn main() -> table_core::Result<()> {
     let accounts = Table::<Account>::new(MemoryStore::new(), "Accounts")?;
     accounts.create_if_missing().await?;
-    accounts.insert(&Account { bank: "main".to_owned(), number: 1, cents: 0, etag: None }).await?;
+    accounts
+        .insert(&Account {
+            bank: "main".to_owned(),
+            number: 1,
+            cents: 0,
+            etag: None,
+        })
+        .await?;
 
     // Two programs have read the same version. The first replaces it; the second is refused and must read again.
     let mut first = accounts.get_existing(Account::key("main", 1)?).await?;

@@ -21,7 +21,10 @@ async fn page(
     token: Option<&str>,
 ) -> table_core::Result<(Vec<String>, Option<String>)> {
     let from = token.map(str::parse::<Continuation>).transpose()?;
-    let query = products.query().partition(Product::partition(category)?).limit(10);
+    let query = products
+        .query()
+        .partition(Product::partition(category)?)
+        .limit(10);
     let page = query.page(from.as_ref()).await?; // 1 request
     let names = page.items.into_iter().map(|product| product.name).collect();
     Ok((names, page.continuation.map(|next| next.to_string())))
@@ -32,7 +35,11 @@ async fn main() -> table_core::Result<()> {
     let products = Table::<Product>::new(MemoryStore::new(), "Products")?;
     products.create_if_missing().await?;
     for number in 0..25 {
-        let product = Product { category: "tea".to_owned(), number, name: format!("tea {number}") };
+        let product = Product {
+            category: "tea".to_owned(),
+            number,
+            name: format!("tea {number}"),
+        };
         products.insert(&product).await?;
     }
 

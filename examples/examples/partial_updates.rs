@@ -22,27 +22,41 @@ async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let devices = Table::<Device>::new(Metered::new(MemoryStore::new(), meter.clone()), "Devices")?;
     devices.create_if_missing().await?;
-    let device =
-        Device { site: "roof".to_owned(), number: 7, firmware: "1.0".to_owned(), battery: 90, alarm: None };
+    let device = Device {
+        site: "roof".to_owned(),
+        number: 7,
+        firmware: "1.0".to_owned(),
+        battery: 90,
+        alarm: None,
+    };
     devices.insert(&device).await?;
     let key = Device::key("roof", 7)?;
 
     // Two writers change different fields, in whatever version the entity has: neither change is lost. 2 requests each, because the
     // merge first checks the type of the stored entity.
     let battery = Device::patch().battery(85).alarm("cover open");
-    let (merged, cost) = meter.measure(devices.merge(&key, &battery, IfMatch::Any)).await;
+    let (merged, cost) = meter
+        .measure(devices.merge(&key, &battery, IfMatch::Any))
+        .await;
     merged?;
     assert_eq!(cost.total(), 2);
-    devices.merge(&key, &Device::patch().firmware("1.1"), IfMatch::Any).await?;
+    devices
+        .merge(&key, &Device::patch().firmware("1.1"), IfMatch::Any)
+        .await?;
     let read = devices.get_existing(&key).await?;
     assert_eq!(read.firmware, "1.1");
     assert_eq!(read.battery, 85);
     assert_eq!(read.alarm.as_deref(), Some("cover open"));
 
     // A change that depends on a read value must require the version that was read: 1 request.
-    let before = devices.get_versioned(&key).await?.expect("the device is there");
+    let before = devices
+        .get_versioned(&key)
+        .await?
+        .expect("the device is there");
     let drained = Device::patch().battery(before.battery - 1);
-    let (merged, cost) = meter.measure(devices.merge(&key, &drained, before.etag.clone())).await;
+    let (merged, cost) = meter
+        .measure(devices.merge(&key, &drained, before.etag.clone()))
+        .await;
     merged?;
     assert_eq!(cost.total(), 1);
     // The same ETag again: another write came first, so this merge is refused.

@@ -43,8 +43,17 @@ async fn main() -> table_core::Result<()> {
     }
 
     let folder = documents.query().partition(Document::partition("docs")?);
-    let headings = folder.clone().filter(Document::PAGES.gt(100)).project::<Heading>().all().await?;
-    let manual = Heading { name: "manual".to_owned(), title: "The manual".to_owned(), pages: 240 };
+    let headings = folder
+        .clone()
+        .filter(Document::PAGES.gt(100))
+        .project::<Heading>()
+        .all()
+        .await?;
+    let manual = Heading {
+        name: "manual".to_owned(),
+        title: "The manual".to_owned(),
+        pages: 240,
+    };
     assert_eq!(headings, [manual]);
 
     // `select` has the names of the requested properties: those in the struct, and PartitionKey and RowKey.
@@ -53,7 +62,9 @@ async fn main() -> table_core::Result<()> {
     assert!(!select.contains("Text"));
 
     // A point read can use a projection too.
-    let intro = documents.get_as::<Heading>(Document::key("docs", "intro")?).await?;
+    let intro = documents
+        .get_as::<Heading>(Document::key("docs", "intro")?)
+        .await?;
     assert_eq!(intro.map(|heading| heading.pages), Some(3));
     Ok(())
 }

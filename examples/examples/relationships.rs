@@ -34,15 +34,32 @@ async fn main() -> table_core::Result<()> {
     employees.create_if_missing().await?;
 
     for (id, name) in [(1, "Ken"), (2, "Kim"), (3, "Kay")] {
-        let employee = Employee { department: "Sales".to_owned(), id, name: name.to_owned() };
+        let employee = Employee {
+            department: "Sales".to_owned(),
+            id,
+            name: name.to_owned(),
+        };
         employees.insert(&employee).await?;
     }
     let manager = Link::from(Employee::key("Sales", 2)?);
-    departments.insert(&Department { name: "Sales".to_owned(), manager }).await?;
+    departments
+        .insert(&Department {
+            name: "Sales".to_owned(),
+            manager,
+        })
+        .await?;
 
     // One-to-one by a stored key: 1 request to read it, 1 to follow it.
     let sales = departments.get_existing(Department::key("Sales")?).await?;
-    assert_eq!(sales.manager.follow(&employees).await?.map(|kim| kim.name).as_deref(), Some("Kim"));
+    assert_eq!(
+        sales
+            .manager
+            .follow(&employees)
+            .await?
+            .map(|kim| kim.name)
+            .as_deref(),
+        Some("Kim")
+    );
 
     // One-to-many: the relation says in which partition the employees of a department are. 1 request per page.
     let staff_of = Relation::many(employees.clone(), |department: &Department| {

@@ -25,7 +25,13 @@ async fn main() -> table_core::Result<()> {
 
     let write = async {
         for number in 0..1500 {
-            readings.insert(&Reading { sensor: "roof".to_owned(), number, celsius: 21.5 }).await?;
+            readings
+                .insert(&Reading {
+                    sensor: "roof".to_owned(),
+                    number,
+                    celsius: 21.5,
+                })
+                .await?;
         }
         Ok::<_, table_core::Error>(())
     };

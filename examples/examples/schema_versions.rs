@@ -33,10 +33,22 @@ struct Customer {
 }
 
 impl From<CustomerV1> for Customer {
-    fn from(CustomerV1 { country, number, full_name }: CustomerV1) -> Self {
+    fn from(
+        CustomerV1 {
+            country,
+            number,
+            full_name,
+        }: CustomerV1,
+    ) -> Self {
         // A name without a space becomes the last name.
         let (first, last) = full_name.split_once(' ').unwrap_or(("", &full_name));
-        Self { country, number, first_name: first.to_owned(), last_name: last.to_owned(), etag: None }
+        Self {
+            country,
+            number,
+            first_name: first.to_owned(),
+            last_name: last.to_owned(),
+            etag: None,
+        }
     }
 }
 
@@ -46,7 +58,11 @@ async fn main() -> table_core::Result<()> {
     let old_program = customers.view::<CustomerV1>()?;
     customers.create_if_missing().await?;
 
-    let stored = CustomerV1 { country: "UK".to_owned(), number: 1, full_name: "Ada Lovelace".to_owned() };
+    let stored = CustomerV1 {
+        country: "UK".to_owned(),
+        number: 1,
+        full_name: "Ada Lovelace".to_owned(),
+    };
     old_program.insert(&stored).await?;
 
     // The old row is read as its own type and converted. Its ETag is kept.
@@ -57,13 +73,20 @@ async fn main() -> table_core::Result<()> {
     // The written row has the new version. An old program that reads it gets an error.
     ada.last_name = "King".to_owned();
     customers.replace(&ada).await?;
-    let error = old_program.get(CustomerV1::key("UK", 1)?).await.unwrap_err();
+    let error = old_program
+        .get(CustomerV1::key("UK", 1)?)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("EntityVersion"), "{error}");
 
     // Entities that no program writes stay in the old version until a migration converts them. `plan` reads and converts every entity in
     // memory and writes nothing.
     for number in 2..=1_500 {
-        let stored = CustomerV1 { country: "UK".to_owned(), number, full_name: "Grace Hopper".to_owned() };
+        let stored = CustomerV1 {
+            country: "UK".to_owned(),
+            number,
+            full_name: "Grace Hopper".to_owned(),
+        };
         old_program.insert(&stored).await?;
     }
     let plan = customers.upgrade().plan().await?;
@@ -82,9 +105,16 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(report.upgraded, 1_499, "{report:?}");
     assert_eq!(report.failed, 0, "{report:?}");
     // A page has 1,000 entities, and the last saved cursor is the one after the first page.
-    let cursor = saved_cursor.lock().expect("no panic while locked").take().expect("more than one page");
+    let cursor = saved_cursor
+        .lock()
+        .expect("no panic while locked")
+        .take()
+        .expect("more than one page");
     let rest = customers.upgrade().resume(cursor.parse()?).run().await?;
-    assert_eq!(rest.rows, 500, "the first 1,000 entities are not read again");
+    assert_eq!(
+        rest.rows, 500,
+        "the first 1,000 entities are not read again"
+    );
     assert_eq!(rest.upgraded, 0);
     Ok(())
 }

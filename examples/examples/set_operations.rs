@@ -29,11 +29,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
     let jobs = IndexedTable::<Job>::open(store, "Jobs", IndexOptions::default()).await?;
-    let failed_job =
-        |id| Job { queue: "mail".to_owned(), id, state: "failed".to_owned(), retries: (id % 5) as i32 };
-    let summary = jobs.bulk().insert_all(stream::iter((0..200).map(failed_job))).await?;
+    let failed_job = |id| Job {
+        queue: "mail".to_owned(),
+        id,
+        state: "failed".to_owned(),
+        retries: (id % 5) as i32,
+    };
+    let summary = jobs
+        .bulk()
+        .insert_all(stream::iter((0..200).map(failed_job)))
+        .await?;
     assert_eq!(summary.written, 200);
-    assert_eq!(summary.requests, 4, "a group has 50 entities and their 50 entries");
+    assert_eq!(
+        summary.requests, 4,
+        "a group has 50 entities and their 50 entries"
+    );
 
     // The index entries change with their entities: 1 request for the query, then 1 per group.
     let mail = jobs.query().partition(Job::partition("mail")?);
@@ -42,12 +52,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         job.state = "new".to_owned();
         Ok(())
     };
-    let (summary, cost) = meter.measure(mail.clone().filter(Job::RETRIES.lt(3)).update(retry)).await;
+    let (summary, cost) = meter
+        .measure(mail.clone().filter(Job::RETRIES.lt(3)).update(retry))
+        .await;
     let summary = summary?;
     assert_eq!(summary.written, 120);
     assert_eq!(summary.failed, 0);
     assert_eq!(cost.total(), 1 + summary.requests);
-    assert_eq!(jobs.by(Job::by_state("mail").state("new")).count().await?, 120);
+    assert_eq!(
+        jobs.by(Job::by_state("mail").state("new")).count().await?,
+        120
+    );
 
     // `into_result`: the number of deleted entities, or the error of the first that failed.
     let deleted = mail.filter(Job::STATE.eq("failed")).delete().await?;

@@ -21,7 +21,12 @@ const SHOP: &str = "ExampleSeveralTypes";
 /// A customer. The e-mail address is unique in the whole table.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Customer", row_key = "customer", rename_all = "PascalCase")]
-#[index(email, partition_key = "email_{email:lower}", row_key = "email", unique = "table")]
+#[index(
+    email,
+    partition_key = "email_{email:lower}",
+    row_key = "email",
+    unique = "table"
+)]
 struct Customer {
     #[partition_key]
     shop: String,
@@ -43,7 +48,11 @@ struct Order {
 
 /// A line of an order. This type has no index.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Line", row_key = "line_{order:06}_{line:03}", rename_all = "PascalCase")]
+#[entity(
+    type = "Line",
+    row_key = "line_{order:06}_{line:03}",
+    rename_all = "PascalCase"
+)]
 struct Line {
     #[partition_key]
     shop: String,
@@ -75,10 +84,15 @@ enum Row {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
-    let mut specs =
-        std::env::args().skip(1).map(|text| text.parse::<StoreSpec>()).collect::<Result<Vec<_>, _>>()?;
+    let mut specs = std::env::args()
+        .skip(1)
+        .map(|text| text.parse::<StoreSpec>())
+        .collect::<Result<Vec<_>, _>>()?;
     if specs.is_empty() {
-        specs = vec![StoreSpec::Memory, StoreSpec::Embedded(directory.path().join("shop"))];
+        specs = vec![
+            StoreSpec::Memory,
+            StoreSpec::Embedded(directory.path().join("shop")),
+        ];
     }
     for spec in specs {
         let opened = spec.open().await?;
@@ -94,51 +108,99 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Writes a customer, orders, order lines and the stock. The last order is refused, because the stock has changed since it was read.
 async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
-    let customers = IndexedTable::<Customer>::open(store.clone(), SHOP, IndexOptions::default()).await?;
+    let customers =
+        IndexedTable::<Customer>::open(store.clone(), SHOP, IndexOptions::default()).await?;
     let orders = IndexedTable::<Order>::open(store.clone(), SHOP, IndexOptions::default()).await?;
     let shop = || "oslo".to_owned();
-    let order = |number| Order { shop: shop(), number, placed: 20_261_100 + number };
-    let line = |order, line| Line { shop: shop(), order, line, item: "bolt".to_owned() };
-    let stock = |left| Stock { shop: shop(), item: "bolt".to_owned(), left };
+    let order = |number| Order {
+        shop: shop(),
+        number,
+        placed: 20_261_100 + number,
+    };
+    let line = |order, line| Line {
+        shop: shop(),
+        order,
+        line,
+        item: "bolt".to_owned(),
+    };
+    let stock = |left| Stock {
+        shop: shop(),
+        item: "bolt".to_owned(),
+        left,
+    };
 
     // A customer, an order, its lines and the stock: all or nothing. The unique entry of the e-mail address is in another partition: it
     // is reserved before the group and confirmed after it (see `index_unique_across_partitions`).
-    let customer = Customer { shop: shop(), email: "Ann@x".to_owned() };
+    let customer = Customer {
+        shop: shop(),
+        email: "Ann@x".to_owned(),
+    };
     let mut group = orders.group(Order::partition("oslo")?);
     group.insert(&order(1))?;
     group.of(&customers)?.insert(&customer)?;
-    group.of_plain::<Line>()?.insert(&line(1, 1))?.insert(&line(1, 2))?;
+    group
+        .of_plain::<Line>()?
+        .insert(&line(1, 1))?
+        .insert(&line(1, 2))?;
     group.of_plain::<Stock>()?.insert(&stock(5))?;
     group.commit().await?;
     let found = customers.by(Customer::by_email("ann@x")).get().await?;
     assert_eq!(found, Some(customer.clone()));
     // No other customer of the table gets the address.
-    let other = Customer { shop: "bergen".to_owned(), email: "ANN@x".to_owned() };
+    let other = Customer {
+        shop: "bergen".to_owned(),
+        email: "ANN@x".to_owned(),
+    };
     let taken = customers.insert(&other).await.unwrap_err();
-    assert!(matches!(taken.root().kind(), ErrorKind::UniqueViolation { .. }), "{taken}");
+    assert!(
+        matches!(taken.root().kind(), ErrorKind::UniqueViolation { .. }),
+        "{taken}"
+    );
 
     // Order 2 replaces the stock that was read, under its ETag: 1 request. `get_plain`, `of_plain`: for types without indexes.
-    let read = orders.get_plain::<Stock>(Stock::key("oslo", "bolt")?).await?.expect("the stock");
+    let read = orders
+        .get_plain::<Stock>(Stock::key("oslo", "bolt")?)
+        .await?
+        .expect("the stock");
     let order_from_stock = async |number| {
         let mut group = orders.group(Order::partition("oslo")?);
         group.insert(&order(number))?;
         group.of_plain::<Line>()?.insert(&line(number, 1))?;
-        group.of_plain::<Stock>()?.replace_stored(&read, &stock(read.left - 2))?;
+        group
+            .of_plain::<Stock>()?
+            .replace_stored(&read, &stock(read.left - 2))?;
         group.commit().await
     };
     order_from_stock(2).await?;
     // Order 3 uses the same read. The stock has changed since, so nothing of the group is written.
-    assert!(order_from_stock(3).await.unwrap_err().is_precondition_failed());
+    assert!(
+        order_from_stock(3)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
     let newest = orders.by(Order::by_newest("oslo")).limit(1).all().await?;
     assert_eq!(newest, [order(2)]);
 
     // One query reads the whole partition, each entity as its own type; index entries are not returned.
-    let rows = orders.table().view::<Row>()?.query().partition(PartitionKey::new("oslo")?).all().await?;
+    let rows = orders
+        .table()
+        .view::<Row>()?
+        .query()
+        .partition(PartitionKey::new("oslo")?)
+        .all()
+        .await?;
     assert_eq!(rows.len(), 1 + 2 + 3 + 1);
     assert!(rows.contains(&Row::Customer(customer)));
     assert!(rows.contains(&Row::Line(line(2, 1))));
-    let others: Vec<_> = rows.iter().filter(|row| matches!(row, Row::Other(_))).collect();
-    assert!(matches!(others[..], [Row::Other(stock)] if stock.key().row() == "stock_bolt"), "{others:?}");
+    let others: Vec<_> = rows
+        .iter()
+        .filter(|row| matches!(row, Row::Other(_)))
+        .collect();
+    assert!(
+        matches!(others[..], [Row::Other(stock)] if stock.key().row() == "stock_bolt"),
+        "{others:?}"
+    );
 
     // A plain write of a type with indexes is refused, in a group as well.
     let mut group = orders.group(Order::partition("oslo")?);

@@ -34,9 +34,13 @@ fn main() -> table_core::Result<()> {
 
     // Explicit keys: orders 1 to 99, for reading and adding.
     let (first, last) = (Order::key("contoso", 1)?, Order::key("contoso", 99)?);
-    let rows = TableSas::new(&orders, TablePermissions::READ | TablePermissions::ADD, expires)
-        .with_range(SasRange::entities(first.key(), last.key()))
-        .sign(&key)?;
+    let rows = TableSas::new(
+        &orders,
+        TablePermissions::READ | TablePermissions::ADD,
+        expires,
+    )
+    .with_range(SasRange::entities(first.key(), last.key()))
+    .sign(&key)?;
     assert!(rows.as_str().contains("000001"));
     assert!(rows.as_str().contains("sp=ra"), "read and add");
 

@@ -53,22 +53,48 @@ async fn main() -> table_core::Result<()> {
 
     // Another client sees the parts and their number. `Text` itself is absent.
     let row = store.get_existing(pages.name(), key.key()).await?;
-    let names: Vec<_> = row.properties().iter().map(|property| property.name().to_owned()).collect();
-    assert_eq!(names, ["Title", "Text_Parts", "Text_Part1", "Text_Part2", "Text_Part3", "Text_Part4"]);
+    let names: Vec<_> = row
+        .properties()
+        .iter()
+        .map(|property| property.name().to_owned())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "Title",
+            "Text_Parts",
+            "Text_Part1",
+            "Text_Part2",
+            "Text_Part3",
+            "Text_Part4"
+        ]
+    );
 
     // With `wide` on the type, an entity that is larger than one row (1 MiB) is stored in several rows of its partition, up to 4 MiB.
     // Rows of at most 256 KiB instead of nearly 1 MiB, so that the example has several.
     let books = WideTable::<Book>::new(store.clone(), "Books")?.with_row_bytes(256 * 1024);
     books.create_if_missing().await?;
-    let book = Book { shelf: "a".to_owned(), number: 1, text: "word ".repeat(300_000) }; // 1,500,000 characters
+    let book = Book {
+        shelf: "a".to_owned(),
+        number: 1,
+        text: "word ".repeat(300_000),
+    }; // 1,500,000 characters
     books.insert(&book).await?;
-    assert_eq!(books.get_existing(Book::key("a", 1)?).await?.into_inner(), book);
+    assert_eq!(
+        books.get_existing(Book::key("a", 1)?).await?.into_inner(),
+        book
+    );
     // 1,500,000 characters are 3 MB in UTF-16.
     let rows = store.query_all(&"Books".parse()?, &Query::new()).await?;
     assert!(rows.len() > 10, "{} rows of at most 256 KiB", rows.len());
 
     // A shorter text leaves no parts.
-    pages.upsert(&Page { text: "short".to_owned(), ..page }).await?;
+    pages
+        .upsert(&Page {
+            text: "short".to_owned(),
+            ..page
+        })
+        .await?;
     let row = store.get_existing(pages.name(), key.key()).await?;
     assert_eq!(row.properties().len(), 2);
     assert_eq!(row.get("Text"), Some(ValueRef::String("short")));

@@ -17,7 +17,11 @@ use table_patterns::upkeep::Upkeep;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
-#[index(surname, partition_key = "surname_{last_name}", row_key = "{department}_{id:06}")]
+#[index(
+    surname,
+    partition_key = "surname_{last_name}",
+    row_key = "{department}_{id:06}"
+)]
 struct Employee {
     #[partition_key]
     department: String,
@@ -29,31 +33,55 @@ struct Employee {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let store = MemoryStore::new().into_shared();
-    let queue: Arc<dyn WorkQueue> = Arc::new(TableQueue::open(store.clone(), "Work", "employees").await?);
+    let queue: Arc<dyn WorkQueue> =
+        Arc::new(TableQueue::open(store.clone(), "Work", "employees").await?);
     // Short leases, for a store in this process. On a service use IndexOptions::default().
     let mut options = IndexOptions::local();
     options.queue = Some(queue);
     // A write returns after its commit; the entry is left to the worker, so that this example has work for it.
     options.acknowledge = Acknowledge::Committed;
-    let employees = IndexedTable::<Employee>::open(store.clone(), "Employees", options.clone()).await?;
+    let employees =
+        IndexedTable::<Employee>::open(store.clone(), "Employees", options.clone()).await?;
 
-    let jones = Employee { department: "Sales".to_owned(), id: 152, last_name: "Jones".to_owned() };
+    let jones = Employee {
+        department: "Sales".to_owned(),
+        id: 152,
+        last_name: "Jones".to_owned(),
+    };
     let done = employees.insert(&jones).await?;
-    assert_eq!(done.entries, Entries::Pending, "the write is committed and its entry follows");
+    assert_eq!(
+        done.entries,
+        Entries::Pending,
+        "the write is committed and its entry follows"
+    );
 
     // A program stops on a signal; this one stops once the entry exists.
     let entry_exists = async {
-        while employees.by(Employee::by_surname("Jones")).count().await.expect("a lookup") != 1 {
+        while employees
+            .by(Employee::by_surname("Jones"))
+            .count()
+            .await
+            .expect("a lookup")
+            != 1
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let upkeep = Upkeep::new(store).tables(["Employees"]).with_options(options);
+    let upkeep = Upkeep::new(store)
+        .tables(["Employees"])
+        .with_options(options);
     // 16 tickets at a time; asks an empty queue every 50 ms (by default every second).
-    let report = upkeep.with_tickets(16, Duration::from_millis(50)).run(entry_exists).await?;
+    let report = upkeep
+        .with_tickets(16, Duration::from_millis(50))
+        .run(entry_exists)
+        .await?;
     // A program reports each (table, part, due): work that Upkeep cannot do.
     assert_eq!(report.due().count(), 0);
     assert_eq!(report.errors().count(), 0);
-    assert_eq!(employees.by(Employee::by_surname("Jones")).count().await?, 1);
+    assert_eq!(
+        employees.by(Employee::by_surname("Jones")).count().await?,
+        1
+    );
     employees.flush().await;
     Ok(())
 }

@@ -23,13 +23,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let products = Table::<Product>::new(MemoryStore::new(), "Products")?;
     products.create_if_missing().await?;
     for number in 0..25 {
-        let product = Product { category: "tea".to_owned(), number, name: format!("tea {number}") };
+        let product = Product {
+            category: "tea".to_owned(),
+            number,
+            name: format!("tea {number}"),
+        };
         products.insert(&product).await?;
     }
     // A key for this example only. A program reads 32 random bytes from its secret store, and all processes of the application have
     // the same key.
     let pager = Pager::new(CursorKey::new([7; 32])).valid_for(Duration::from_secs(600));
-    let tea = products.query().partition(Product::partition("tea")?).limit(10);
+    let tea = products
+        .query()
+        .partition(Product::partition("tea")?)
+        .limit(10);
 
     // "ann" is the signed-in user: the cursor works for this user only.
     let first = pager.page(&tea, "ann", None).await?; // 1 request
@@ -43,9 +50,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A cursor is refused for another user or another query, before a request is sent.
     let other_user = pager.page(&tea, "bob", first.next.as_deref()).await;
-    assert!(matches!(other_user, Err(PageError::Cursor(CursorError::OfAnotherUser))));
+    assert!(matches!(
+        other_user,
+        Err(PageError::Cursor(CursorError::OfAnotherUser))
+    ));
     let all = products.query().limit(10);
     let other_query = pager.page(&all, "ann", first.next.as_deref()).await;
-    assert!(matches!(other_query, Err(PageError::Cursor(CursorError::OfAnotherQuery))));
+    assert!(matches!(
+        other_query,
+        Err(PageError::Cursor(CursorError::OfAnotherQuery))
+    ));
     Ok(())
 }

@@ -38,6 +38,9 @@ async fn main() -> table_core::Result<()> {
     assert!(error.is_some_and(|error| error.is_precondition_failed()));
 
     // The rows are *system rows* (RowKeys that begin with `~~`): queries of other tables do not return them.
-    assert_eq!(Table::<Entity>::new(store, table)?.query().count().await?, 0);
+    assert_eq!(
+        Table::<Entity>::new(store, table)?.query().count().await?,
+        0
+    );
     Ok(())
 }

@@ -22,7 +22,8 @@ async fn main() -> table_core::Result<()> {
     // Virtual time, so that this example does not wait. A program keeps the system clock, the default.
     options.clock = Arc::new(TokioClock::starting_at(Ticks::now()));
     // `table_azure::AzureWorkQueue` implements the same trait over Azure Queue Storage.
-    let queue = TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "thumbnails", options).await?;
+    let queue =
+        TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "thumbnails", options).await?;
     queue.send("photo 17", Duration::ZERO).await?; // 1 request
 
     // A worker receives the message and crashes. Other workers do not see it until the visibility timeout.
@@ -35,9 +36,14 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(message.body.as_str(), "photo 17");
     assert_eq!(message.dequeue_count, 2);
     // The worker needs longer: the message stays hidden for 10 more minutes.
-    let receipt = queue.renew(&receipt_of(&message)?, VISIBILITY_TIMEOUT * 20).await?;
+    let receipt = queue
+        .renew(&receipt_of(&message)?, VISIBILITY_TIMEOUT * 20)
+        .await?;
     let stale = receipt_of(&message_of_crashed_worker)?;
-    assert!(queue.delete(&stale).await.is_err(), "the first worker's receipt is invalid");
+    assert!(
+        queue.delete(&stale).await.is_err(),
+        "the first worker's receipt is invalid"
+    );
     queue.delete(&receipt).await?;
 
     // A message that no worker can process is set aside after two receives. It can be listed and put back.
@@ -56,5 +62,8 @@ async fn main() -> table_core::Result<()> {
 
 /// Returns the receipt of a received message. A peeked message has none.
 fn receipt_of(message: &Message) -> table_core::Result<Receipt> {
-    message.receipt.clone().ok_or_else(|| Error::invalid_request("the message was not received"))
+    message
+        .receipt
+        .clone()
+        .ok_or_else(|| Error::invalid_request("the message was not received"))
 }

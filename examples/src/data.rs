@@ -17,7 +17,10 @@ pub const DATA_HELP: &str = "The data set: flights, weather, planes and airlines
 
 /// Returns the given directory of a data set, or the directory of the bundled data.
 pub fn directory(given: Option<&Path>) -> PathBuf {
-    given.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("data"), Path::to_owned)
+    given.map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("data"),
+        Path::to_owned,
+    )
 }
 
 /// The files of a data set, decompressed in memory.
@@ -56,7 +59,10 @@ impl DataSet {
             hash.update(file.bytes.len().to_le_bytes());
             hash.update(&file.bytes);
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hash.finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
@@ -71,18 +77,26 @@ impl DataFile {
     fn read(dir: &Path, name: &str) -> Result<Self> {
         let (plain, compressed) = (dir.join(name), dir.join(format!("{name}.zst")));
         let (path, bytes) = match fs::read(&plain) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => (compressed.clone(), decompress(&compressed)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                (compressed.clone(), decompress(&compressed))
+            }
             read => (plain, read),
         };
         match bytes {
             Ok(bytes) => Ok(Self { path, bytes }),
-            Err(e) => Err(format!("cannot read {name} or {name}.zst in {}: {e}", dir.display()).into()),
+            Err(e) => {
+                Err(format!("cannot read {name} or {name}.zst in {}: {e}", dir.display()).into())
+            }
         }
     }
 
     /// Returns the number of rows, by counting lines.
     pub fn row_count(&self) -> usize {
-        self.bytes.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1)
+        self.bytes
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            .saturating_sub(1)
     }
 
     /// Iterates over the rows in order.
@@ -99,14 +113,20 @@ impl DataFile {
     /// Fails like [`rows`](Self::rows).
     pub fn raw_rows(&self) -> Result<impl Iterator<Item = Result<(Row, &[u8])>>> {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
-        let columns = Arc::new(Columns { path: self.path.clone(), names: reader.headers()?.clone() });
+        let columns = Arc::new(Columns {
+            path: self.path.clone(),
+            names: reader.headers()?.clone(),
+        });
         Ok(std::iter::from_fn(move || {
             let (start, mut record) = (byte_position(&reader), StringRecord::new());
             let read = reader.read_record(&mut record);
             if matches!(read, Ok(false)) {
                 return None;
             }
-            let raw = self.bytes.get(start..byte_position(&reader)).unwrap_or_default();
+            let raw = self
+                .bytes
+                .get(start..byte_position(&reader))
+                .unwrap_or_default();
             Some(Row::new(&columns, read.map(|_| record)).map(|row| (row, raw)))
         }))
     }
@@ -124,6 +144,8 @@ fn byte_position<R: Read>(reader: &csv::Reader<R>) -> usize {
 pub fn decompress(path: &Path) -> io::Result<Vec<u8>> {
     let file = io::BufReader::new(fs::File::open(path)?);
     let mut bytes = Vec::new();
-    StreamingDecoder::new(file).map_err(io::Error::other)?.read_to_end(&mut bytes)?;
+    StreamingDecoder::new(file)
+        .map_err(io::Error::other)?
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }

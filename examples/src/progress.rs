@@ -22,6 +22,7 @@ pub fn spinner(name: &str) -> ProgressBar {
 }
 
 fn with_style(bar: ProgressBar, name: &str, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_prefix(name.to_owned()).with_style(style)
 }

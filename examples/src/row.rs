@@ -30,7 +30,10 @@ pub struct Row {
 impl Row {
     pub(crate) fn new(columns: &Arc<Columns>, record: csv::Result<StringRecord>) -> Result<Self> {
         match record {
-            Ok(record) => Ok(Self { columns: Arc::clone(columns), record }),
+            Ok(record) => Ok(Self {
+                columns: Arc::clone(columns),
+                record,
+            }),
             Err(e) => Err(format!("{}: {e}", columns.path.display()).into()),
         }
     }
@@ -62,7 +65,11 @@ impl Row {
     /// # Errors
     /// Fails like [`required`](Self::required), and if the values are not a date.
     pub fn date(&self) -> Result<NaiveDate> {
-        let (year, month, day) = (self.required("year")?, self.required("month")?, self.required("day")?);
+        let (year, month, day) = (
+            self.required("year")?,
+            self.required("month")?,
+            self.required("day")?,
+        );
         NaiveDate::from_ymd_opt(year, month, day)
             .ok_or_else(|| self.error("day", format!("{year}-{month}-{day} is not a date")))
     }
@@ -79,7 +86,11 @@ impl Row {
     }
 
     /// Returns an error about the value of a column.
-    pub fn error(&self, column: &str, problem: impl Display) -> Box<dyn std::error::Error + Send + Sync> {
+    pub fn error(
+        &self,
+        column: &str,
+        problem: impl Display,
+    ) -> Box<dyn std::error::Error + Send + Sync> {
         let line = self.record.position().map_or(0, csv::Position::line);
         let value = self.text(column).unwrap_or_default();
         let path = self.columns.path.display();
@@ -93,9 +104,15 @@ impl Row {
     fn text(&self, column: &str) -> Result<&str> {
         // A search by name for every value: a file has few columns, and the error can name the missing one.
         let index = self.columns.names.iter().position(|name| name == column);
-        index.and_then(|index| self.record.get(index)).ok_or_else(|| {
-            let names = self.columns.names.iter().collect::<Vec<_>>().join(", ");
-            format!("{} has no column {column}, only {names}", self.columns.path.display()).into()
-        })
+        index
+            .and_then(|index| self.record.get(index))
+            .ok_or_else(|| {
+                let names = self.columns.names.iter().collect::<Vec<_>>().join(", ");
+                format!(
+                    "{} has no column {column}, only {names}",
+                    self.columns.path.display()
+                )
+                .into()
+            })
     }
 }

@@ -80,7 +80,11 @@ impl StoreSpec {
         match self {
             Self::Memory => {
                 let (store, blobs) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
-                Ok(OpenStore::of(store, blobs, format!("memory of process {}", std::process::id())))
+                Ok(OpenStore::of(
+                    store,
+                    blobs,
+                    format!("memory of process {}", std::process::id()),
+                ))
             }
             Self::Embedded(directory) => embedded(directory).await,
             #[cfg(feature = "azure")]
@@ -90,8 +94,9 @@ impl StoreSpec {
             },
             #[cfg(feature = "azure")]
             Self::Azure => {
-                let missing =
-                    |_| Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"));
+                let missing = |_| {
+                    Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"))
+                };
                 azure::open_account(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
             }
             #[cfg(not(feature = "azure"))]
@@ -107,14 +112,22 @@ impl StoreSpec {
 async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
     let store = EmbeddedStore::open(directory).await?;
     let blobs = directory.join("blobs");
-    let failed = |e: String| Error::invalid_request(format!("the directory {}: {e}", blobs.display()));
+    let failed =
+        |e: String| Error::invalid_request(format!("the directory {}: {e}", blobs.display()));
     std::fs::create_dir_all(&blobs).map_err(|e| failed(e.to_string()))?;
     let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
     // A blob must be on disk before the row that refers to it.
     let files = files.with_fsync(true);
     let identity = std::fs::canonicalize(directory).map_err(|e| failed(e.to_string()))?;
-    let opened = OpenStore::of(Arc::new(store.clone()), Arc::new(files), identity.display().to_string());
-    Ok(OpenStore { embedded: Some(store), ..opened })
+    let opened = OpenStore::of(
+        Arc::new(store.clone()),
+        Arc::new(files),
+        identity.display().to_string(),
+    );
+    Ok(OpenStore {
+        embedded: Some(store),
+        ..opened
+    })
 }
 
 impl OpenStore {

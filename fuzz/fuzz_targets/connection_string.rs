@@ -10,7 +10,10 @@ fuzz_target!(|text: &str| {
     if text.contains(SECRET) {
         return;
     }
-    for text in [format!("{text};AccountKey={SECRET}"), format!("SharedAccessSignature=sig={SECRET};{text}")] {
+    for text in [
+        format!("{text};AccountKey={SECRET}"),
+        format!("SharedAccessSignature=sig={SECRET};{text}"),
+    ] {
         for service in ["Table", "Queue"] {
             let shown = connection_string(&text, service).unwrap_or_else(|error| error.to_string());
             assert!(!shown.contains(SECRET));

@@ -8,7 +8,9 @@ use table_core::query::{Filter, Query};
 use table_core::store::ServiceProfile;
 
 fuzz_target!(|text: &str| {
-    let Ok(filter) = text.parse::<Filter>() else { return };
+    let Ok(filter) = text.parse::<Filter>() else {
+        return;
+    };
     let printed = filter.to_string();
     let read: Filter = printed.parse().expect("a printed filter can be parsed");
     // Compares the text, because NaN equals nothing.

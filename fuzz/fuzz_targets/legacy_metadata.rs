@@ -10,14 +10,25 @@ use table_core::store::{ErrorKind, Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, Keys, LegacyV1};
 
 fuzz_target!(|input: (&str, &[u8])| {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let (json, list) = input;
-        let (raw, table) = (Arc::new(MemoryStore::new()), TableName::new("People").expect("a name"));
+        let (raw, table) = (
+            Arc::new(MemoryStore::new()),
+            TableName::new("People").expect("a name"),
+        );
         raw.create_table(&table).await.expect("a table");
-        let entity = Entity::new("p", "r").expect("keys").with("_ClientEncryptionMetadata1", json);
+        let entity = Entity::new("p", "r")
+            .expect("keys")
+            .with("_ClientEncryptionMetadata1", json);
         let entity = entity.with("_ClientEncryptionMetadata2", list);
-        if raw.write(&table, Operation::Insert(entity.clone())).await.is_err() {
+        if raw
+            .write(&table, Operation::Insert(entity.clone()))
+            .await
+            .is_err()
+        {
             return;
         }
         let key = |id: &str| Arc::new(AesKeyWrap::new(id, &vec![1; 32].into()).expect("32 bytes"));

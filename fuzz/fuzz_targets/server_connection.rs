@@ -6,7 +6,10 @@ use table_server::fuzzing::Target;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fuzz_target!(|bytes: &[u8]| {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let (mut client, server) = tokio::io::duplex(1 << 20);
         let served = tokio::spawn(Target::new().await.connection(server));
@@ -16,7 +19,13 @@ fuzz_target!(|bytes: &[u8]| {
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer).await;
         served.await.expect("no panic");
-        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{answer:?}");
-        assert!(!answer.starts_with(b"HTTP/1.1 500"), "no request makes the server fail");
+        assert!(
+            answer.is_empty() || answer.starts_with(b"HTTP/1."),
+            "{answer:?}"
+        );
+        assert!(
+            !answer.starts_with(b"HTTP/1.1 500"),
+            "no request makes the server fail"
+        );
     });
 });

@@ -8,13 +8,23 @@ use table_server::fuzzing::Target;
 
 fuzz_target!(|text: &str| {
     let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let target = Target::new().await;
-        let Some((status, _)) = target.request(head, body.as_bytes()).await else { return };
+        let Some((status, _)) = target.request(head, body.as_bytes()).await else {
+            return;
+        };
         assert!((200..500).contains(&status) || status == 501, "{status}");
         // What was written can be read.
-        let all = target.request("GET abc()\nAccept: application/json;odata=fullmetadata", b"").await;
+        let all = target
+            .request(
+                "GET abc()\nAccept: application/json;odata=fullmetadata",
+                b"",
+            )
+            .await;
         let Some((200, page)) = all else {
             // The request has deleted the table, by its verb or by `X-HTTP-Method`.
             assert!(head.contains("DELETE"), "{all:?}");

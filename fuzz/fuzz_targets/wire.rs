@@ -7,7 +7,9 @@ use table_azure::wire::{decode_entities, decode_entity, decode_table_names, enco
 fuzz_target!(|bytes: &[u8]| {
     let _ = decode_table_names(bytes);
     let _ = decode_entities(bytes);
-    let Ok(entity) = decode_entity(bytes) else { return };
+    let Ok(entity) = decode_entity(bytes) else {
+        return;
+    };
     let json = encode_entity(&entity);
     let read = decode_entity(&json).expect("written JSON can be parsed");
     // Compares the JSON, because NaN equals nothing.

@@ -30,7 +30,9 @@ impl<'a> Write<'a> {
         let (method, x_http_method) = match operation {
             Operation::Insert(_) => (Method::Post, None),
             Operation::Replace(..) | Operation::InsertOrReplace(_) => (Method::Put, None),
-            Operation::Merge(..) | Operation::InsertOrMerge(_) if is_cosmos => (Method::Post, Some("MERGE")),
+            Operation::Merge(..) | Operation::InsertOrMerge(_) if is_cosmos => {
+                (Method::Post, Some("MERGE"))
+            }
             Operation::Merge(..) | Operation::InsertOrMerge(_) => (Method::Patch, None),
             Operation::Delete(..) => (Method::Delete, None),
         };
@@ -46,7 +48,8 @@ impl<'a> Write<'a> {
 
     /// Returns the path below the account.
     pub(crate) fn path(&self, table: &TableName) -> String {
-        self.key.map_or_else(|| table.to_string(), |key| entity_path(table, key))
+        self.key
+            .map_or_else(|| table.to_string(), |key| entity_path(table, key))
     }
 
     /// Whether the request asks the service not to return the entity.
@@ -62,7 +65,9 @@ impl<'a> Write<'a> {
 
 /// Returns the value of the `If-Match` header. Refuses texts that the service would read as "any version" or that would end the header.
 fn if_match(condition: &IfMatch) -> Result<String> {
-    let IfMatch::Exactly(etag) = condition else { return Ok("*".to_owned()) };
+    let IfMatch::Exactly(etag) = condition else {
+        return Ok("*".to_owned());
+    };
     let text = etag.to_string();
     // HTTP drops blanks around a value: the service would read " *" as "any version".
     let has_content = text.trim() == text && !text.is_empty() && !text.starts_with('*');
@@ -85,10 +90,24 @@ mod tests {
     fn only_an_etag_is_sent_as_if_match() {
         let delete = |etag: &str| {
             let condition = IfMatch::Exactly(ETag::from(etag));
-            Write::new(&Operation::Delete(Key::new("p", "r").unwrap(), condition), false).map(|w| w.if_match)
+            Write::new(
+                &Operation::Delete(Key::new("p", "r").unwrap(), condition),
+                false,
+            )
+            .map(|w| w.if_match)
         };
         assert_eq!(delete("W/\"x\"").unwrap().as_deref(), Some("W/\"x\""));
-        for text in ["", "*", " *", "* ", " ", " W/\"x\"", "*, W/\"x\"", "W/\"x\"\r\nX-Evil: 1", "W/\"é\""] {
+        for text in [
+            "",
+            "*",
+            " *",
+            "* ",
+            " ",
+            " W/\"x\"",
+            "*, W/\"x\"",
+            "W/\"x\"\r\nX-Evil: 1",
+            "W/\"é\"",
+        ] {
             assert!(delete(text).is_err(), "{text:?}");
         }
     }

@@ -65,9 +65,18 @@ pub(crate) fn for_endpoints<'a>(
         idle = IDLE;
         is_proxied |= matcher.intercept(&uri(endpoint).ok()?).is_some();
     }
-    let proxies =
-        if is_proxied { Some(Proxies { matcher, client: Proxied::new(idle, limit)? }) } else { None };
-    Some(Transport::new(Arc::new(Http { direct: Pooled::new(idle, limit)?, proxies })))
+    let proxies = if is_proxied {
+        Some(Proxies {
+            matcher,
+            client: Proxied::new(idle, limit)?,
+        })
+    } else {
+        None
+    };
+    Some(Transport::new(Arc::new(Http {
+        direct: Pooled::new(idle, limit)?,
+        proxies,
+    })))
 }
 
 /// Returns an HTTP transport for other clients of the Azure SDK, such as key vaults and credentials. Pass it in their `ClientOptions`.
@@ -76,8 +85,14 @@ pub(crate) fn for_endpoints<'a>(
 /// endpoint of an app service (`http://127.0.0.1:…`) sends it a secret. Other requests use the proxies that the environment names. A request
 /// takes at most 60 seconds. Returns `None` if TLS is not available.
 pub fn transport() -> Option<Transport> {
-    let proxies = Proxies { matcher: Matcher::from_system(), client: Proxied::new(IDLE, MAX_CONNECT)? };
-    let http = Http { direct: Pooled::new(IDLE, MAX_CONNECT)?, proxies: Some(proxies) };
+    let proxies = Proxies {
+        matcher: Matcher::from_system(),
+        client: Proxied::new(IDLE, MAX_CONNECT)?,
+    };
+    let http = Http {
+        direct: Pooled::new(IDLE, MAX_CONNECT)?,
+        proxies: Some(proxies),
+    };
     Some(Transport::new(Arc::new(Whole(http))))
 }
 
@@ -109,9 +124,16 @@ impl Proxies {
 #[async_trait]
 impl HttpClient for Http {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
-        let Some(proxies) = &self.proxies else { return self.direct.execute_request(request).await };
+        let Some(proxies) = &self.proxies else {
+            return self.direct.execute_request(request).await;
+        };
         match proxies.proxy_of(request.url())? {
-            Some(proxy) => proxies.client.execute_through(&shown(proxy.uri()), request).await,
+            Some(proxy) => {
+                proxies
+                    .client
+                    .execute_through(&shown(proxy.uri()), request)
+                    .await
+            }
             None => self.direct.execute_request(request).await,
         }
     }
@@ -126,7 +148,11 @@ impl HttpClient for Whole {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
         let exchange = async {
             let (status, headers, body) = self.0.execute_request(request).await?.deconstruct();
-            Ok(AsyncRawResponse::from_bytes(status, headers, body.collect().await?))
+            Ok(AsyncRawResponse::from_bytes(
+                status,
+                headers,
+                body.collect().await?,
+            ))
         };
         match tokio::time::timeout(MAX_EXCHANGE, exchange).await {
             Ok(answer) => answer,
@@ -162,11 +188,18 @@ impl Pooled {
         // The program may have installed its own provider.
         let provider = CryptoProvider::get_default().cloned();
         let provider = provider.unwrap_or_else(|| aws_lc_rs::default_provider().into());
-        let tls = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider).ok()?;
+        let tls = HttpsConnectorBuilder::new()
+            .with_provider_and_platform_verifier(provider)
+            .ok()?;
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
         let connector = Timed { connector, limit };
         let mut builder = Client::builder(TokioExecutor::new());
-        Some(Self(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle).build(connector)))
+        Some(Self(
+            builder
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(idle)
+                .build(connector),
+        ))
     }
 }
 
@@ -223,7 +256,9 @@ impl HttpClient for Pooled {
             .into_parts();
         // The request was sent, so an error of the body is never a failure to connect.
         let url = request.url().clone();
-        let body = body.into_data_stream().map_err(move |error| exchange_error(false, error, &url, None));
+        let body = body
+            .into_data_stream()
+            .map_err(move |error| exchange_error(false, error, &url, None));
         Ok(AsyncRawResponse::new(
             head.status.as_u16().into(),
             received_headers(&head.headers),
@@ -255,9 +290,17 @@ impl Proxied {
         *message.headers_mut() = sent_headers(request)?;
         *message.body_mut() = Some(whole_body(request.body()).await?.into());
         let answer = self.0.execute(message).await.map_err(|error| {
-            exchange_error(error.is_connect(), error.without_url(), request.url(), Some(proxy))
+            exchange_error(
+                error.is_connect(),
+                error.without_url(),
+                request.url(),
+                Some(proxy),
+            )
         })?;
-        let (status, mut headers) = (answer.status().as_u16().into(), received_headers(answer.headers()));
+        let (status, mut headers) = (
+            answer.status().as_u16().into(),
+            received_headers(answer.headers()),
+        );
         headers.insert(PROXY, proxy.to_owned());
         let (url, proxy) = (request.url().clone(), proxy.to_owned());
         let body = answer
@@ -274,7 +317,10 @@ fn uri(url: &Url) -> Result<Uri> {
 fn sent_headers(request: &Request) -> Result<HeaderMap> {
     let mut headers = HeaderMap::with_capacity(16);
     for (name, value) in request.headers().iter() {
-        headers.insert(sent_name(name.as_str())?, value.as_str().parse().map_err(malformed)?);
+        headers.insert(
+            sent_name(name.as_str())?,
+            value.as_str().parse().map_err(malformed)?,
+        );
     }
     Ok(headers)
 }
@@ -340,7 +386,9 @@ static RECEIVED_NAMES: [HeaderName; 18] = [
 
 fn received_name(name: &str) -> HeaderName {
     let known = RECEIVED_NAMES.iter().find(|known| known.as_str() == name);
-    known.cloned().unwrap_or_else(|| HeaderName::from(name.to_owned()))
+    known
+        .cloned()
+        .unwrap_or_else(|| HeaderName::from(name.to_owned()))
 }
 
 async fn whole_body(body: &Body) -> Result<Bytes> {
@@ -356,7 +404,11 @@ async fn whole_body(body: &Body) -> Result<Bytes> {
 }
 
 fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
+    Error::with_error(
+        ErrorKind::Other,
+        cause,
+        "the request cannot be sent over HTTP",
+    )
 }
 
 /// Converts the error of an exchange. The message shows at most host and port, of the server and of the proxy: a URL contains keys and may
@@ -371,12 +423,18 @@ fn exchange_error(
 ) -> Error {
     let through = proxy.map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
     if to_connect {
-        let (host, port) =
-            (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+        let (host, port) = (
+            url.host_str().unwrap_or_default(),
+            url.port_or_known_default().unwrap_or_default(),
+        );
         let text = format!("cannot connect to {host}:{port}{through}");
         return Error::with_error(ErrorKind::Connection, error, text);
     }
-    Error::with_error(ErrorKind::Io, error, format!("the connection{through} broke during the exchange"))
+    Error::with_error(
+        ErrorKind::Io,
+        error,
+        format!("the connection{through} broke during the exchange"),
+    )
 }
 
 #[cfg(test)]
@@ -411,7 +469,10 @@ mod tests {
     }
 
     fn clients_within(limit: Duration) -> [Box<dyn HttpClient>; 2] {
-        [Box::new(Pooled::new(IDLE, limit).unwrap()), Box::new(Always(Proxied::new(IDLE, limit).unwrap()))]
+        [
+            Box::new(Pooled::new(IDLE, limit).unwrap()),
+            Box::new(Always(Proxied::new(IDLE, limit).unwrap())),
+        ]
     }
 
     /// The client for direct connections and the one for proxies; without a proxy, both connect to the server.
@@ -431,16 +492,26 @@ mod tests {
             request.insert_header("x-mine", "here");
             request.set_body("body");
             let answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\nx-odd: \xE9\r\ncontent-length: 3\r\n\r\nabc";
-            let (asked, received) = tokio::join!(asked(listener, answer), client.execute_request(&request));
+            let (asked, received) =
+                tokio::join!(asked(listener, answer), client.execute_request(&request));
             assert!(
-                asked.starts_with("POST /acc/T(PartitionKey='a%27%27b',RowKey='c')?x=%20 HTTP/1.1\r\n"),
+                asked.starts_with(
+                    "POST /acc/T(PartitionKey='a%27%27b',RowKey='c')?x=%20 HTTP/1.1\r\n"
+                ),
                 "{client:?}: {asked}"
             );
             assert!(asked.contains("x-mine: here\r\n"), "{client:?}: {asked}");
-            assert_eq!(asked.to_lowercase().matches("\r\nhost: ").count(), 1, "{client:?}: {asked}");
+            assert_eq!(
+                asked.to_lowercase().matches("\r\nhost: ").count(),
+                1,
+                "{client:?}: {asked}"
+            );
             let (status, headers, body) = received.unwrap().deconstruct();
             assert_eq!(u16::from(status), 307);
-            assert_eq!(headers.get_optional_str(&HeaderName::from_static("x-odd")), Some("\u{FFFD}"));
+            assert_eq!(
+                headers.get_optional_str(&HeaderName::from_static("x-odd")),
+                Some("\u{FFFD}")
+            );
             assert_eq!(body.collect().await.unwrap(), "abc");
         }
     }
@@ -464,7 +535,10 @@ mod tests {
             let url = format!("https://{}/acc/T?sig=se7en", listener.local_addr().unwrap());
             let request = Request::new(url.parse().unwrap(), Method::Post);
             let error = client.execute_request(&request).await.unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Connection), "{client:?}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::Connection),
+                "{client:?}: {error}"
+            );
             assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
         }
     }
@@ -476,8 +550,10 @@ mod tests {
             let url = format!("http://{}/acc/T?sig=se7en", listener.local_addr().unwrap());
             let mut request = Request::new(url.parse().unwrap(), Method::Post);
             request.set_body("body");
-            let (_, received) =
-                tokio::join!(asked(listener, b"HTTP/1.1 20"), client.execute_request(&request));
+            let (_, received) = tokio::join!(
+                asked(listener, b"HTTP/1.1 20"),
+                client.execute_request(&request)
+            );
             let error = received.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Io), "{client:?}: {error}");
             assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");

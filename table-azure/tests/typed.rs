@@ -64,8 +64,11 @@ struct Host {
 }
 
 /// The same rows by their former names, as an earlier program wrote them.
-const FORMER_NAMES: [(&str, &str); 3] =
-    [("Age", "Years"), ("HomeCity", "HomeTown"), ("WorkCity", "WorkTown")];
+const FORMER_NAMES: [(&str, &str); 3] = [
+    ("Age", "Years"),
+    ("HomeCity", "HomeTown"),
+    ("WorkCity", "WorkTown"),
+];
 
 fn state() -> impl Strategy<Value = State> {
     let other = "[A-Z]{0,8}".prop_map(State::Other);
@@ -73,7 +76,9 @@ fn state() -> impl Strategy<Value = State> {
 }
 
 fn level() -> impl Strategy<Value = Level> {
-    let other = any::<i32>().prop_filter("a known level", |n| ![1, 10].contains(n)).prop_map(Level::Other);
+    let other = any::<i32>()
+        .prop_filter("a known level", |n| ![1, 10].contains(n))
+        .prop_map(Level::Other);
     prop_oneof![Just(Level::Low), Just(Level::High), other]
 }
 
@@ -110,15 +115,44 @@ fn long() -> impl Strategy<Value = String> {
 }
 
 fn host() -> impl Strategy<Value = Host> {
-    let first =
-        (any::<u32>(), state(), level(), day(), proptest::option::of(time()), duration(), any::<i64>());
+    let first = (
+        any::<u32>(),
+        state(),
+        level(),
+        day(),
+        proptest::option::of(time()),
+        duration(),
+        any::<i64>(),
+    );
     let load = any::<f64>().prop_filter("NaN differs from itself", |load| !load.is_nan());
-    let picture = proptest::option::of((0..150_000_usize, any::<u8>()).prop_map(|(n, byte)| vec![byte; n]));
-    let second = (load, any::<Option<Vec<String>>>(), address(), address(), long(), picture);
+    let picture =
+        proptest::option::of((0..150_000_usize, any::<u8>()).prop_map(|(n, byte)| vec![byte; n]));
+    let second = (
+        load,
+        any::<Option<Vec<String>>>(),
+        address(),
+        address(),
+        long(),
+        picture,
+    );
     (first, second).prop_map(|(first, second)| {
         let (id, state, level, installed, seen, uptime, age) = first;
         let (load, tags, home, work, notes, picture) = second;
-        Host { id, state, level, installed, seen, uptime, age, load, tags, home, work, notes, picture }
+        Host {
+            id,
+            state,
+            level,
+            installed,
+            seen,
+            uptime,
+            age,
+            load,
+            tags,
+            home,
+            work,
+            notes,
+            picture,
+        }
     })
 }
 
@@ -155,22 +189,44 @@ fn plain() -> impl Strategy<Value = Plain> {
     let count = 0..=i64::MAX as u64;
     let share = any::<f64>().prop_filter("NaN differs from itself", |share| !share.is_nan());
     let first = (key(), key(), count, any::<i8>(), share);
-    let second = (any::<Option<String>>(), any::<Vec<String>>(), shape, any::<bool>());
+    let second = (
+        any::<Option<String>>(),
+        any::<Vec<String>>(),
+        shape,
+        any::<bool>(),
+    );
     (first, second).prop_map(|((partition_key, row_key, count, small, share), second)| {
         let (name, tags, shape, is_new) = second;
-        Plain { partition_key, row_key, count, small, share, name, tags, shape, is_new }
+        Plain {
+            partition_key,
+            row_key,
+            count,
+            small,
+            share,
+            name,
+            tags,
+            shape,
+            is_new,
+        }
     })
 }
 
 /// Returns the entity that a table of the type writes.
 fn stored(plain: &Plain) -> Entity {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let table = SerdeTable::<Plain>::new(MemoryStore::new(), "Plain").unwrap();
         table.create_if_missing().await.unwrap();
         table.insert(plain).await.unwrap();
         let key = Key::new(plain.partition_key.as_str(), plain.row_key.as_str()).unwrap();
-        table.store().get(table.name(), &key, None).await.unwrap().unwrap()
+        table
+            .store()
+            .get(table.name(), &key, None)
+            .await
+            .unwrap()
+            .unwrap()
     })
 }
 

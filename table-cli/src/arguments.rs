@@ -158,14 +158,19 @@ fn print_manual(program: clap::Command) -> Result<()> {
 
 fn add_pages(command: &clap::Command, pages: &mut Vec<u8>) -> Result<()> {
     clap_mangen::Man::new(command.clone()).render(pages)?;
-    command.get_subcommands().try_for_each(|command| add_pages(command, pages))
+    command
+        .get_subcommands()
+        .try_for_each(|command| add_pages(command, pages))
 }
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     create_private_files();
     // Before the arguments are parsed: the parser's errors repeat arguments, and logs keep errors.
-    if std::env::args_os().skip(1).any(|argument| has_secret(&argument.to_string_lossy())) {
+    if std::env::args_os()
+        .skip(1)
+        .any(|argument| has_secret(&argument.to_string_lossy()))
+    {
         remark(
             "error: an argument has a key or a signature, which other users of the machine can read in the command line: put it into an \
              environment variable or a file, and give env:NAME or file:PATH as the STORE",

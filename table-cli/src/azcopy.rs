@@ -26,8 +26,8 @@ pub(crate) fn data_files(manifest: &Path) -> Result<(Payload, Vec<std::path::Pat
     let text = std::fs::read_to_string(manifest).map_err(|error| unreadable(&error))?;
     // AzCopy 7 is a program of .NET, and these may begin a file with a byte order mark, which JSON does not
     // have.
-    let read: Value =
-        serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| unreadable(&error))?;
+    let read: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| unreadable(&error))?;
     let payload = match read["PayloadFormat"].as_str() {
         Some(name) if name.eq_ignore_ascii_case("json") => Payload::Json,
         Some(name) if name.eq_ignore_ascii_case("csv") => Payload::Csv,
@@ -38,9 +38,14 @@ pub(crate) fn data_files(manifest: &Path) -> Result<(Payload, Vec<std::path::Pat
         }
     };
     let Some(count) = read["TotalDataFiles"].as_u64() else {
-        return Err(Failure::misuse(format!("{shown} is no manifest of AzCopy 7: it has no TotalDataFiles")));
+        return Err(Failure::misuse(format!(
+            "{shown} is no manifest of AzCopy 7: it has no TotalDataFiles"
+        )));
     };
-    let stem = manifest.file_stem().map(std::ffi::OsStr::to_string_lossy).unwrap_or_default();
+    let stem = manifest
+        .file_stem()
+        .map(std::ffi::OsStr::to_string_lossy)
+        .unwrap_or_default();
     let directory = match manifest.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -48,7 +53,10 @@ pub(crate) fn data_files(manifest: &Path) -> Result<(Payload, Vec<std::path::Pat
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(|error| unreadable(&error))? {
         let path = entry.map_err(|error| unreadable(&error))?.path();
-        let name = path.file_name().map(std::ffi::OsStr::to_string_lossy).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(std::ffi::OsStr::to_string_lossy)
+            .unwrap_or_default();
         if is_data_file(&name, &stem, payload) {
             files.push(path);
         }
@@ -73,11 +81,15 @@ fn is_data_file(name: &str, stem: &str, payload: Payload) -> bool {
         Payload::Json => ".json",
         Payload::Csv => ".csv",
     };
-    let Some(middle) = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(extension)) else {
+    let Some(middle) = name
+        .strip_prefix(stem)
+        .and_then(|rest| rest.strip_suffix(extension))
+    else {
         return false;
     };
     let is_index = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_checksum = |text: &str| text.len() >= 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_checksum =
+        |text: &str| text.len() >= 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match *middle.split('_').collect::<Vec<_>>() {
         ["", range, file, checksum] => is_index(range) && is_index(file) && is_checksum(checksum),
         ["", checksum] => is_checksum(checksum),
@@ -93,9 +105,15 @@ mod tests {
     fn data_files_have_the_name_of_their_manifest() {
         let stem = "myaccount_mytable_20140903T051850.8128447Z";
         let is = |name: &str| is_data_file(name, stem, Payload::Json);
-        assert!(is("myaccount_mytable_20140903T051850.8128447Z_0_0_C3040FE8.json"));
-        assert!(is("myaccount_mytable_20140903T051850.8128447Z_0_11_0AF395F1DC42E952.json"));
-        assert!(is("myaccount_mytable_20140903T051850.8128447Z_0AF395F1DC42E952.json"));
+        assert!(is(
+            "myaccount_mytable_20140903T051850.8128447Z_0_0_C3040FE8.json"
+        ));
+        assert!(is(
+            "myaccount_mytable_20140903T051850.8128447Z_0_11_0AF395F1DC42E952.json"
+        ));
+        assert!(is(
+            "myaccount_mytable_20140903T051850.8128447Z_0AF395F1DC42E952.json"
+        ));
         for other in [
             "myaccount_mytable_20140903T051850.8128447Z.manifest",
             "myaccount_mytable_20140903T051850.8128447Z_0_0_C3040FE8.csv",
@@ -104,6 +122,10 @@ mod tests {
         ] {
             assert!(!is(other), "{other}");
         }
-        assert!(!is_data_file("abc_0_0_C3040FE8.schema.csv", "abc", Payload::Csv));
+        assert!(!is_data_file(
+            "abc_0_0_C3040FE8.schema.csv",
+            "abc",
+            Payload::Csv
+        ));
     }
 }

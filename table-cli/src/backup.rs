@@ -37,16 +37,23 @@ impl RowFormat for JsonLines {
         }
         let content = zstd::encode_all(&*text, zstd::DEFAULT_COMPRESSION_LEVEL)
             .map_err(|error| Error::corrupt(error.to_string()))?;
-        Ok(EncodedRows { content, bytes: text.len() as u64 })
+        Ok(EncodedRows {
+            content,
+            bytes: text.len() as u64,
+        })
     }
 
     fn decode(&self, file: &[u8], size: RowsSize) -> Result<Vec<Entity>, Error> {
         let mut text = Vec::new();
         // One byte more than there may be shows that there are more.
         let most = size.bytes.saturating_add(1);
-        let read = zstd::Decoder::new(file).and_then(|decoder| decoder.take(most).read_to_end(&mut text));
+        let read =
+            zstd::Decoder::new(file).and_then(|decoder| decoder.take(most).read_to_end(&mut text));
         read.map_err(|error| Error::corrupt(error.to_string()))?;
-        let lines = || text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines = || {
+            text.split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+        };
         if text.len() as u64 > size.bytes || lines().count() as u64 > size.rows {
             return Err(Error::corrupt(format!(
                 "it has more than the {} rows of {} bytes that the backup names",
@@ -55,7 +62,9 @@ impl RowFormat for JsonLines {
         }
         let lines = lines();
         // Without ETag and Timestamp: a restored row gets new ones from its store.
-        lines.map(|line| Ok(decode_entity(line)?.with_system(None, None))).collect()
+        lines
+            .map(|line| Ok(decode_entity(line)?.with_system(None, None)))
+            .collect()
     }
 }
 
@@ -100,7 +109,9 @@ fn time(text: &str) -> Result<Ticks, String> {
     // A day stands for its first moment in UTC.
     let day = format!("{text}T00:00:00Z");
     let time = text.parse::<Ticks>().or_else(|_| day.parse());
-    time.map_err(|error| format!("{error}: use a day or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z"))
+    time.map_err(|error| {
+        format!("{error}: use a day or a time, such as 2026-01-31 or 2026-01-31T12:00:00Z")
+    })
 }
 
 impl BackupArgs {
@@ -109,9 +120,15 @@ impl BackupArgs {
         let work = async |open: &mut OpenStore| {
             let work = self.back_up(open, self.tables.iter().cloned().collect());
             // The job saves its position in the directory after each file, and writes `backup.json` last.
-            until_stopped(work, "run the same command again, which continues the backup").await
+            until_stopped(
+                work,
+                "run the same command again, which continues the backup",
+            )
+            .await
         };
-        self.store.with_open(Access::Read, self.long.pace, work).await
+        self.store
+            .with_open(Access::Read, self.long.pace, work)
+            .await
     }
 
     async fn back_up(&self, open: &OpenStore, tables: BTreeSet<TableName>) -> Result<()> {
@@ -119,18 +136,24 @@ impl BackupArgs {
         for table in &tables {
             match manifest(&*open.store, table).await {
                 Err(error) if error.is_table_not_found() => {
-                    return Err(Failure::failed(format!("{} has no table '{table}'", self.store)));
+                    return Err(Failure::failed(format!(
+                        "{} has no table '{table}'",
+                        self.store
+                    )));
                 }
                 read => read.map(drop)?,
             }
         }
-        let names = open.tables(&tables.iter().cloned().collect::<Vec<_>>()).await?;
+        let names = open
+            .tables(&tables.iter().cloned().collect::<Vec<_>>())
+            .await?;
         let files = self.directory.open(true)?;
         self.directory.check_files()?;
         let directory = BackupDirectory::new(files, root(), JsonLines);
         // A time selects rows, and nothing tells how many.
         let read = self.since.is_none().then_some(&*names);
-        let progress = SharedProgress::new(open.progress_of(read, "backed up", self.long.quiet).await);
+        let progress =
+            SharedProgress::new(open.progress_of(read, "backed up", self.long.quiet).await);
         let mut job = BackupJob::new(Arc::clone(&open.store), self.store.to_string(), directory)
             .with_concurrency(self.concurrency)
             .on_progress(progress.after_resumed());
@@ -150,12 +173,19 @@ impl BackupArgs {
         progress.end();
         let (backup, requests) = (&done.backup, open.meter.total());
         let rows: u64 = backup.tables.values().map(|table| table.rows()).sum();
-        let bytes: u64 =
-            backup.tables.values().flat_map(|table| &table.chunks).map(|chunk| chunk.bytes).sum();
+        let bytes: u64 = backup
+            .tables
+            .values()
+            .flat_map(|table| &table.chunks)
+            .map(|chunk| chunk.bytes)
+            .sum();
         let unfinished: u64 = backup.tables.values().map(|table| table.unfinished).sum();
         if self.long.json {
-            let tables: serde_json::Map<_, _> =
-                backup.tables.iter().map(|(name, table)| (name.to_string(), table.rows().into())).collect();
+            let tables: serde_json::Map<_, _> = backup
+                .tables
+                .iter()
+                .map(|(name, table)| (name.to_string(), table.rows().into()))
+                .collect();
             let report = json!({
                 "tables": tables, "rows": rows, "resumed": done.resumed, "bytes": bytes, "unfinished": unfinished, "requests": requests,
             });
@@ -165,7 +195,11 @@ impl BackupArgs {
             remark(&format!(
                 "{} tables with {rows} rows backed up in {} files of {bytes} bytes, {requests} requests",
                 backup.tables.len(),
-                backup.tables.values().map(|table| table.chunks.len()).sum::<usize>()
+                backup
+                    .tables
+                    .values()
+                    .map(|table| table.chunks.len())
+                    .sum::<usize>()
             ));
         }
         if unfinished > 0 {
@@ -227,23 +261,33 @@ impl RestoreArgs {
             let faults = job.faults().await?;
             Ok((job, faults))
         };
-        let (job, faults) = until_stopped(check, "nothing was restored: run the same command again").await?;
+        let (job, faults) =
+            until_stopped(check, "nothing was restored: run the same command again").await?;
         if self.check {
             return self.print_checked(&job, &faults).await;
         }
-        job.prepare().await.map(drop).map_err(|error| match error.kind() {
-            ErrorKind::Storage(_) if !faults.is_empty() => {
-                let faults: Vec<_> = faults.values().cloned().collect();
-                Failure::Damaged(format!("{}: nothing was restored", faults.join("; ")))
-            }
-            _ => Failure::refused(error),
-        })?;
+        job.prepare()
+            .await
+            .map(drop)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Storage(_) if !faults.is_empty() => {
+                    let faults: Vec<_> = faults.values().cloned().collect();
+                    Failure::Damaged(format!("{}: nothing was restored", faults.join("; ")))
+                }
+                _ => Failure::refused(error),
+            })?;
         let work = async |open: &mut OpenStore| {
             // The position is in the target store, in a row of the first table: see `RestoreJob`.
             let work = self.restore(open, directory, &job);
-            until_stopped(work, "run the same command again, which continues the restore").await
+            until_stopped(
+                work,
+                "run the same command again, which continues the restore",
+            )
+            .await
         };
-        self.store.with_open(Access::WriteOrCreate, self.long.pace, work).await
+        self.store
+            .with_open(Access::WriteOrCreate, self.long.pace, work)
+            .await
     }
 
     /// Sets what the arguments say.
@@ -260,7 +304,11 @@ impl RestoreArgs {
         if let Some(blobs) = self.blobs.blobs.as_ref().filter(|_| !self.check) {
             job = job.with_blobs(blobs.open(true)?, root());
         }
-        Ok(if self.blobs.rows_only { job.rows_only() } else { job })
+        Ok(if self.blobs.rows_only {
+            job.rows_only()
+        } else {
+            job
+        })
     }
 
     async fn restore(
@@ -270,10 +318,16 @@ impl RestoreArgs {
         checked: &RestoreJob,
     ) -> Result<()> {
         // The open store repeats requests itself. A writer that did it too would multiply the attempts.
-        let options = BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
+        let options = BulkOptions::default()
+            .with_concurrency(self.in_flight.concurrency)
+            .with_retry(None);
         let job = RestoreJob::open(directory, Arc::clone(&open.store)).await?;
-        let job = self.configured(job)?.with_options(options).checked_as(checked);
-        let progress = Progress::new("restored", open.meter.clone(), self.long.quiet).with_total(job.rows());
+        let job = self
+            .configured(job)?
+            .with_options(options)
+            .checked_as(checked);
+        let progress =
+            Progress::new("restored", open.meter.clone(), self.long.quiet).with_total(job.rows());
         let progress = SharedProgress::new(progress);
         let job = job.on_progress(progress.after_resumed());
         let done = job.prepare().await.map_err(Failure::refused)?.run().await?;
@@ -293,7 +347,10 @@ impl RestoreArgs {
             return incomplete(&done.failed);
         }
         if !self.long.quiet {
-            remark(&format!("{} tables with {} rows restored, {requests} requests", done.tables, done.rows));
+            remark(&format!(
+                "{} tables with {} rows restored, {requests} requests",
+                done.tables, done.rows
+            ));
         }
         if done.unfinished > 0 {
             remark(&format!(
@@ -307,13 +364,25 @@ impl RestoreArgs {
         incomplete(&done.failed)
     }
 
-    async fn print_checked(&self, job: &RestoreJob, faults: &BTreeMap<TableName, String>) -> Result<()> {
+    async fn print_checked(
+        &self,
+        job: &RestoreJob,
+        faults: &BTreeMap<TableName, String>,
+    ) -> Result<()> {
         if !faults.is_empty() {
-            let faults: Vec<_> = faults.iter().map(|(table, fault)| format!("{table}: {fault}")).collect();
-            return Err(Failure::Damaged(format!("these tables cannot be restored: {}", faults.join("; "))));
+            let faults: Vec<_> = faults
+                .iter()
+                .map(|(table, fault)| format!("{table}: {fault}"))
+                .collect();
+            return Err(Failure::Damaged(format!(
+                "these tables cannot be restored: {}",
+                faults.join("; ")
+            )));
         }
         for definition in job.definitions().await? {
-            remark(&format!("a restore needs --trust-definitions: {definition}"));
+            remark(&format!(
+                "a restore needs --trust-definitions: {definition}"
+            ));
         }
         let backup = job.backup();
         let (tables, rows) = (backup.tables.len(), job.rows());
@@ -337,13 +406,27 @@ mod tests {
     /// A file of some kilobytes that names gigabytes, or has more rows than the backup says.
     #[test]
     fn a_file_with_more_than_the_backup_names_is_refused() {
-        let row = Entity::new("p", "r").unwrap().with("Text", "x".repeat(1000));
+        let row = Entity::new("p", "r")
+            .unwrap()
+            .with("Text", "x".repeat(1000));
         let sound = JsonLines.encode(&[row.clone(), row.clone()]).unwrap();
-        let size = RowsSize { rows: 2, bytes: sound.bytes };
-        assert_eq!(JsonLines.decode(&sound.content, size).unwrap(), [row.clone(), row]);
+        let size = RowsSize {
+            rows: 2,
+            bytes: sound.bytes,
+        };
+        assert_eq!(
+            JsonLines.decode(&sound.content, size).unwrap(),
+            [row.clone(), row]
+        );
         let bomb = zstd::encode_all(std::io::repeat(b' ').take(1 << 28), 1).unwrap();
         assert!(bomb.len() < 1 << 16);
-        let fewer = [RowsSize { rows: 1, ..size }, RowsSize { bytes: sound.bytes - 1, ..size }];
+        let fewer = [
+            RowsSize { rows: 1, ..size },
+            RowsSize {
+                bytes: sound.bytes - 1,
+                ..size
+            },
+        ];
         let refused = fewer.map(|size| JsonLines.decode(&sound.content, size));
         for refused in refused.into_iter().chain([JsonLines.decode(&bomb, size)]) {
             assert!(refused.unwrap_err().to_string().contains("more than"));

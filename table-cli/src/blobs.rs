@@ -66,19 +66,30 @@ impl FromStr for BlobPlace {
             let (container, root) = within(place);
             return match container.is_empty() {
                 true => Err("the URL names no container".to_owned()),
-                false => Ok(Self::Url { container: format!("https://{host}/{container}"), root }),
+                false => Ok(Self::Url {
+                    container: format!("https://{host}/{container}"),
+                    root,
+                }),
             };
         }
         let account = match text.split_once(':') {
             Some((name @ ("azure" | "azurite"), place)) => Some((name.to_owned(), place)),
-            Some(("env", rest)) => rest.split_once(':').map(|(name, place)| (format!("env:{name}"), place)),
+            Some(("env", rest)) => rest
+                .split_once(':')
+                .map(|(name, place)| (format!("env:{name}"), place)),
             _ => None,
         };
-        let Some((account, place)) = account else { return Ok(Self::Directory(text.into())) };
+        let Some((account, place)) = account else {
+            return Ok(Self::Directory(text.into()));
+        };
         let (container, root) = within(place);
         match container.is_empty() {
             true => Err(format!("name the container: {account}:CONTAINER/ROOT")),
-            false => Ok(Self::Container { account: account.parse()?, container, root }),
+            false => Ok(Self::Container {
+                account: account.parse()?,
+                container,
+                root,
+            }),
         }
     }
 }
@@ -88,7 +99,11 @@ impl fmt::Display for BlobPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(directory) => write!(f, "{}", directory.display()),
-            Self::Container { account, container, root } => write!(f, "{account}:{container}/{root}"),
+            Self::Container {
+                account,
+                container,
+                root,
+            } => write!(f, "{account}:{container}/{root}"),
             Self::Url { container, root } => write!(f, "{container}/{root}"),
         }
     }
@@ -98,11 +113,16 @@ impl BlobPlace {
     /// Refuses a directory of a backup that has something else than files and directories: to open a pipe would wait for its writer. No
     /// request.
     pub(crate) fn check_files(&self) -> Result<()> {
-        let Self::Directory(directory) = self else { return Ok(()) };
+        let Self::Directory(directory) = self else {
+            return Ok(());
+        };
         let mut left = vec![directory.clone()];
         while let Some(directory) = left.pop() {
             let failed = |error: std::io::Error| {
-                Failure::failed(format!("the directory {} cannot be read: {error}", directory.display()))
+                Failure::failed(format!(
+                    "the directory {} cannot be read: {error}",
+                    directory.display()
+                ))
             };
             let entries = match std::fs::read_dir(&directory) {
                 // A backup creates it.
@@ -115,7 +135,9 @@ impl BlobPlace {
                 // Links are not followed into directories, so that a loop of them ends.
                 if entry.file_type().map_err(failed)?.is_dir() {
                     left.push(path);
-                } else if std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+                } else if std::fs::metadata(&path)
+                    .is_ok_and(|there| !there.is_file() && !there.is_dir())
+                {
                     return Err(Failure::Damaged(format!(
                         "{} is no file, and a backup has only files: nothing was read",
                         path.display()
@@ -128,10 +150,15 @@ impl BlobPlace {
 
     /// Opens the place. Sends no request. `creates` creates a directory if it is missing; a container must exist.
     pub(crate) fn open(&self, creates: bool) -> Result<Arc<dyn ObjectStore>> {
-        let failed = |error: &dyn fmt::Display| Failure::misuse(format!("the blobs {self}: {error}"));
+        let failed =
+            |error: &dyn fmt::Display| Failure::misuse(format!("the blobs {self}: {error}"));
         let (builder, root) = match self {
             Self::Directory(directory) => return open_directory(directory, creates),
-            Self::Container { account, container, root } => {
+            Self::Container {
+                account,
+                container,
+                root,
+            } => {
                 let text = account.connection_string()?;
                 (
                     builder_of_account(&text)
@@ -143,12 +170,17 @@ impl BlobPlace {
             Self::Url { container, root } => (
                 // `from_env` reads the settings `AZURE_…` of the library of the blobs: a key, an application,
                 // or the token file of a workload identity.
-                MicrosoftAzureBuilder::from_env().with_url(container).with_use_azure_cli(uses_azure_cli()),
+                MicrosoftAzureBuilder::from_env()
+                    .with_url(container)
+                    .with_use_azure_cli(uses_azure_cli()),
                 root,
             ),
         };
         // The errors of the builder name settings, and no values.
-        let store = builder.with_http_connector(WithoutLocalProxy).build().map_err(|error| failed(&error))?;
+        let store = builder
+            .with_http_connector(WithoutLocalProxy)
+            .build()
+            .map_err(|error| failed(&error))?;
         Ok(Arc::new(PrefixStore::new(store, root.as_str())))
     }
 }
@@ -165,7 +197,10 @@ impl HttpConnector for WithoutLocalProxy {
         let connector = ReqwestConnector::default();
         // The library of the blobs cannot ignore the proxies of the environment. A proxy of its own takes their place, and the list of
         // exceptions has every host that `direct` is used for.
-        let without = options.clone().with_proxy_url("http://localhost:9").with_proxy_excludes(THIS_MACHINE);
+        let without = options
+            .clone()
+            .with_proxy_url("http://localhost:9")
+            .with_proxy_excludes(THIS_MACHINE);
         let (direct, other) = (connector.connect(&without)?, connector.connect(options)?);
         Ok(HttpClient::new(ByHost { direct, other }))
     }
@@ -182,20 +217,26 @@ struct ByHost {
 impl HttpService for ByHost {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_local = request.uri().host().is_some_and(is_this_machine);
-        if is_local { self.direct.execute(request).await } else { self.other.execute(request).await }
+        if is_local {
+            self.direct.execute(request).await
+        } else {
+            self.other.execute(request).await
+        }
     }
 }
 
 /// Whether a host of a URL is this machine.
 fn is_this_machine(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address: IpAddr| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// A managed identity signs in if `AZURE_TOKEN_CREDENTIALS` says so, as for the endpoint of a table.
 fn uses_azure_cli() -> bool {
-    std::env::var("AZURE_TOKEN_CREDENTIALS")
-        .map_or(true, |kind| ["", "dev", "AzureCliCredential"].contains(&&*kind))
+    std::env::var("AZURE_TOKEN_CREDENTIALS").map_or(true, |kind| {
+        ["", "dev", "AzureCliCredential"].contains(&&*kind)
+    })
 }
 
 /// The blobs of the account of a connection string. No error repeats a part of it.
@@ -203,12 +244,21 @@ fn uses_azure_cli() -> bool {
 fn builder_of_account(text: &str) -> Result<MicrosoftAzureBuilder, &'static str> {
     // As the library of the tables: blanks, and quotes of shells and settings files around the whole text, are not a part of it.
     let text = text.trim();
-    let unquoted = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote));
+    let unquoted = ['"', '\'']
+        .iter()
+        .find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote));
     let text = unquoted.unwrap_or(text);
-    let settings: Vec<_> = text.split(';').filter_map(|setting| setting.split_once('=')).collect();
+    let settings: Vec<_> = text
+        .split(';')
+        .filter_map(|setting| setting.split_once('='))
+        .collect();
     let get = |name: &str| {
-        let found = settings.iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+        let found = settings
+            .iter()
+            .find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
+        found
+            .map(|(_, value)| value.trim())
+            .filter(|value| !value.is_empty())
     };
     let builder = MicrosoftAzureBuilder::new();
     if get("UseDevelopmentStorage").is_some() {
@@ -218,17 +268,23 @@ fn builder_of_account(text: &str) -> Result<MicrosoftAzureBuilder, &'static str>
     }
     let name = get("AccountName").ok_or("the connection string has no AccountName")?;
     let protocol = get("DefaultEndpointsProtocol").unwrap_or("https");
-    let suffix = get("EndpointSuffix").unwrap_or("core.windows.net").trim_start_matches('.');
+    let suffix = get("EndpointSuffix")
+        .unwrap_or("core.windows.net")
+        .trim_start_matches('.');
     // A named endpoint goes before one that is composed of the account: an emulator and a custom domain have
     // only the former.
     let endpoint = get("BlobEndpoint").map(|endpoint| endpoint.trim_end_matches('/').to_owned());
     let endpoint = endpoint.unwrap_or_else(|| format!("{protocol}://{name}.blob.{suffix}"));
-    let builder =
-        builder.with_account(name).with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
+    let builder = builder
+        .with_account(name)
+        .with_allow_http(endpoint.starts_with("http://"))
+        .with_endpoint(endpoint);
     match (get("AccountKey"), get("SharedAccessSignature")) {
         (Some(key), _) => Ok(builder.with_access_key(key)),
         // The portal shows a signature with the question mark of the URL.
-        (None, Some(sas)) => Ok(builder.with_config(AzureConfigKey::SasKey, sas.trim_start_matches('?'))),
+        (None, Some(sas)) => {
+            Ok(builder.with_config(AzureConfigKey::SasKey, sas.trim_start_matches('?')))
+        }
         (None, None) => Err("the connection string has no AccountKey or SharedAccessSignature"),
     }
 }
@@ -236,7 +292,10 @@ fn builder_of_account(text: &str) -> Result<MicrosoftAzureBuilder, &'static str>
 /// Opens a directory. `creates` creates it if it is missing.
 pub(crate) fn open_directory(directory: &FilePath, creates: bool) -> Result<Arc<dyn ObjectStore>> {
     let failed = |error: &dyn fmt::Display| {
-        Failure::misuse(format!("the directory {} cannot be opened: {error}", directory.display()))
+        Failure::misuse(format!(
+            "the directory {} cannot be opened: {error}",
+            directory.display()
+        ))
     };
     if creates {
         std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
@@ -280,7 +339,12 @@ mod tests {
         ] {
             assert_eq!(text.parse::<BlobPlace>().unwrap(), place, "{text}");
         }
-        for wrong in ["azure:", "env:OLD:", "https://acc.blob.core.windows.net", "https://a/c?sv=1&sig=x"] {
+        for wrong in [
+            "azure:",
+            "env:OLD:",
+            "https://acc.blob.core.windows.net",
+            "https://a/c?sv=1&sig=x",
+        ] {
             assert!(wrong.parse::<BlobPlace>().is_err(), "{wrong}");
         }
     }
@@ -293,11 +357,22 @@ mod tests {
             "\"AccountName=a;AccountKey=c2U3ZW4=;EndpointSuffix=.core.windows.net\"",
             "AccountName=a;SharedAccessSignature=?sv=1&sig=se7en;BlobEndpoint=http://127.0.0.1:10000/a/",
         ] {
-            let built = builder_of_account(text).unwrap().with_container_name("blobs").build();
+            let built = builder_of_account(text)
+                .unwrap()
+                .with_container_name("blobs")
+                .build();
             assert!(built.is_ok(), "{text}: {built:?}");
         }
-        for text in ["AccountKey=se7en", "AccountName=a", "AccountName=se7en;AccountKey=;", "se7en"] {
-            assert!(!builder_of_account(text).unwrap_err().contains("se7en"), "{text}");
+        for text in [
+            "AccountKey=se7en",
+            "AccountName=a",
+            "AccountName=se7en;AccountKey=;",
+            "se7en",
+        ] {
+            assert!(
+                !builder_of_account(text).unwrap_err().contains("se7en"),
+                "{text}"
+            );
         }
         let malformed = builder_of_account("AccountName=a;AccountKey=se7en!")
             .unwrap()

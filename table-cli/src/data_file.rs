@@ -70,7 +70,12 @@ impl DataFile {
             Some(DataFormat::Parquet) if compression.is_some() => Err(Failure::misuse(format!(
                 "the name {name:?} ends in .zst or .gz, and a Parquet file is compressed inside, with Zstandard: give a name that ends in .parquet"
             ))),
-            Some(format) => Ok(Self { path, format, compression, read: Arc::default() }),
+            Some(format) => Ok(Self {
+                path,
+                format,
+                compression,
+                read: Arc::default(),
+            }),
             None => Err(Failure::misuse(format!(
                 "the name {name:?} does not end in .jsonl, .csv, .parquet or .json (the text formats with .zst after it for compression): give --format"
             ))),
@@ -87,9 +92,9 @@ impl DataFile {
             _ if file.compression == Some(Compression::Gzip) => Err(Failure::misuse(format!(
                 "an export compresses with Zstandard: {name:?} needs the ending .zst, or use --to - with gzip"
             ))),
-            _ if name.ends_with(".tsv") => {
-                Err(Failure::misuse("an export separates by commas: give a name that ends in .csv"))
-            }
+            _ if name.ends_with(".tsv") => Err(Failure::misuse(
+                "an export separates by commas: give a name that ends in .csv",
+            )),
             #[cfg(not(feature = "parquet"))]
             DataFormat::Parquet => Err(Failure::misuse(NO_PARQUET)),
             _ => Ok(file),
@@ -108,7 +113,12 @@ impl DataFile {
             Payload::Csv => DataFormat::Csv,
         };
         let read = Arc::<AtomicU64>::default();
-        let file = |path| Self { path: Some(path), format, compression: None, read: Arc::clone(&read) };
+        let file = |path| Self {
+            path: Some(path),
+            format,
+            compression: None,
+            read: Arc::clone(&read),
+        };
         Ok(paths.into_iter().map(file).collect())
     }
 
@@ -119,26 +129,42 @@ impl DataFile {
 
     /// Opens the file as bytes in any order; `None` for standard input.
     pub(crate) fn open_file(&self) -> Result<Option<File>> {
-        let Some(path) = &self.path else { return Ok(None) };
+        let Some(path) = &self.path else {
+            return Ok(None);
+        };
         let file = File::open(path);
-        file.map(Some).map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))
+        file.map(Some)
+            .map_err(|error| Failure::misuse(format!("{self} cannot be read: {error}")))
     }
 
     /// The position in files of text, which are read one after another; `None` for standard input, and for Parquet, which is read in any
     /// order.
     pub(crate) fn position(files: &[Self]) -> Option<FilePosition> {
         let is_text = |file: &&Self| file.format != DataFormat::Parquet;
-        let size = |file: &Self| fs::metadata(file.path.as_ref()?).ok().map(|metadata| metadata.len());
+        let size = |file: &Self| {
+            fs::metadata(file.path.as_ref()?)
+                .ok()
+                .map(|metadata| metadata.len())
+        };
         let sizes: Option<Vec<u64>> = files.iter().filter(is_text).map(size).collect();
         let first = files.first().filter(is_text)?;
-        Some(FilePosition::new(Arc::clone(&first.read), sizes?.iter().sum()))
+        Some(FilePosition::new(
+            Arc::clone(&first.read),
+            sizes?.iter().sum(),
+        ))
     }
 
     /// Opens the file to read its text.
     pub(crate) fn open(&self) -> Result<TextInput> {
         let opened = match self.open_file()? {
             None => TextInput::new(io::stdin(), None),
-            Some(file) => TextInput::new(Counted { file, read: Arc::clone(&self.read) }, self.compression),
+            Some(file) => TextInput::new(
+                Counted {
+                    file,
+                    read: Arc::clone(&self.read),
+                },
+                self.compression,
+            ),
         };
         opened.map_err(|error| Failure::failed(format!("{self} cannot be read: {error}")))
     }
@@ -148,7 +174,9 @@ impl DataFile {
         let Some(path) = &self.path else {
             let out = DataOutput::new();
             if self.format == DataFormat::Parquet && matches!(out, DataOutput::Terminal(_)) {
-                return Err(Failure::misuse("a Parquet file is no text for a terminal: give --to a name"));
+                return Err(Failure::misuse(
+                    "a Parquet file is no text for a terminal: give --to a name",
+                ));
             }
             return Ok(DataWriter(Out::Standard(BufWriter::new(out))));
         };

@@ -59,7 +59,11 @@ impl DeleteArgs {
         let table = &self.table;
         let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, INDEX_NAME]);
         let query = query(self.partition.as_deref(), None, self.filter.as_ref()).with_select(keys);
-        let access = if self.dry_run { Access::Read } else { Access::WriteExisting };
+        let access = if self.dry_run {
+            Access::Read
+        } else {
+            Access::WriteExisting
+        };
         let work = async |open: &mut OpenStore| {
             self.keys.apply(open, std::slice::from_ref(table)).await?;
             self.count_and_delete(open, &query).await
@@ -76,20 +80,32 @@ impl DeleteArgs {
         // an entity that changes after it may no longer match.
         let count = async {
             let entities = matching_entities(open, table, query);
-            Ok(entities.try_fold(0_u64, |count, _| future::ok(count + 1)).await?)
+            Ok(entities
+                .try_fold(0_u64, |count, _| future::ok(count + 1))
+                .await?)
         };
         let count = until_stopped(count, "nothing was deleted: run the same command again").await?;
         if self.dry_run {
             return self.print_dry_run(count, open.meter.total());
         }
-        if count > 0 && !self.yes && !ask(&format!("Delete {count} entities of {table} in {}?", self.store)) {
-            return Err(Failure::misuse("nothing was deleted: answer y, or give --yes"));
+        if count > 0
+            && !self.yes
+            && !ask(&format!(
+                "Delete {count} entities of {table} in {}?",
+                self.store
+            ))
+        {
+            return Err(Failure::misuse(
+                "nothing was deleted: answer y, or give --yes",
+            ));
         }
         let mut outcomes = Outcomes::default();
         let is_indexed = !manifest.indexes.is_empty();
         let delete = self.delete(open, query, is_indexed, count, &mut outcomes);
         let resume = "run the same command again to delete the rest";
-        let done = until_stopped(delete, resume).await.map_err(|failure| failure.with_resume(resume));
+        let done = until_stopped(delete, resume)
+            .await
+            .map_err(|failure| failure.with_resume(resume));
         // After an interruption too: the report says how many entities are deleted.
         let end = self.print_report(&outcomes, open.meter.total());
         done.and(end)
@@ -103,7 +119,8 @@ impl DeleteArgs {
         count: u64,
         outcomes: &mut Outcomes,
     ) -> Result<()> {
-        let mut progress = Progress::new("deleted", open.meter.clone(), self.long.quiet).with_total(count);
+        let mut progress =
+            Progress::new("deleted", open.meter.clone(), self.long.quiet).with_total(count);
         let table = &self.table;
         let entities = matching_entities(open, table, query);
         if is_indexed {
@@ -116,7 +133,9 @@ impl DeleteArgs {
             while let Some((key, end)) = deletes.try_next().await? {
                 match end {
                     Ok(true) => outcomes.add(&key, None)?,
-                    Ok(false) => outcomes.skip(format!("{key}: another program has changed the entity")),
+                    Ok(false) => {
+                        outcomes.skip(format!("{key}: another program has changed the entity"))
+                    }
                     Err(error) => outcomes.add(&key, Some(&error))?,
                 }
                 progress.add(1);
@@ -129,15 +148,23 @@ impl DeleteArgs {
             let deletes = entities.map(move |entity| {
                 let entity = entity?;
                 let version = entity.version()?;
-                Ok((name.clone(), Operation::Delete(entity.key().clone(), version)))
+                Ok((
+                    name.clone(),
+                    Operation::Delete(entity.key().clone(), version),
+                ))
             });
-            let options =
-                BulkOptions::default().with_concurrency(self.in_flight.concurrency).with_retry(None);
+            let options = BulkOptions::default()
+                .with_concurrency(self.in_flight.concurrency)
+                .with_retry(None);
             let mut deletes =
                 pin!(BulkWriter::with_options(Arc::clone(&open.store), options).outcomes(deletes));
             while let Some(outcome) = deletes.try_next().await? {
                 // An entity that another program deleted meets the purpose; so does one that a lost answer of this command deleted.
-                let error = outcome.result.as_ref().err().filter(|error| !is_gone(error));
+                let error = outcome
+                    .result
+                    .as_ref()
+                    .err()
+                    .filter(|error| !is_gone(error));
                 outcomes.add(&outcome.key.to_string(), error)?;
                 progress.add(1);
             }
@@ -149,12 +176,23 @@ impl DeleteArgs {
     fn print_dry_run(&self, count: u64, requests: u64) -> Result<()> {
         match self.long.json {
             true => print_json(&json!({"table": self.table, "found": count, "requests": requests})),
-            false => print(&format!("{count} entities of {} would be deleted\n", self.table)),
+            false => print(&format!(
+                "{count} entities of {} would be deleted\n",
+                self.table
+            )),
         }
     }
 
     fn print_report(&self, outcomes: &Outcomes, requests: u64) -> Result<()> {
-        let (table, Outcomes { done, skipped, ambiguous, named }) = (&self.table, outcomes);
+        let (
+            table,
+            Outcomes {
+                done,
+                skipped,
+                ambiguous,
+                named,
+            },
+        ) = (&self.table, outcomes);
         if self.long.json {
             let report = json!({
                 "table": table.as_str(), "deleted": done, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
@@ -162,14 +200,20 @@ impl DeleteArgs {
             });
             print_json(&report)?;
         } else {
-            named.iter().for_each(|row| remark(&format!("skipped: {row}")));
+            named
+                .iter()
+                .for_each(|row| remark(&format!("skipped: {row}")));
             if !self.long.quiet {
-                remark(&format!("{table}: {done} entities deleted, {skipped} skipped, {requests} requests"));
+                remark(&format!(
+                    "{table}: {done} entities deleted, {skipped} skipped, {requests} requests"
+                ));
             }
         }
         match (skipped, ambiguous) {
             (0, 0) => Ok(()),
-            (_, 0) => Err(Failure::Skipped(format!("{skipped} entities were not deleted"))),
+            (_, 0) => Err(Failure::Skipped(format!(
+                "{skipped} entities were not deleted"
+            ))),
             _ => Err(Failure::failed(format!(
                 "{ambiguous} entities were perhaps deleted: run the same command again"
             ))),
@@ -197,10 +241,12 @@ async fn delete_indexed(
         // The page has only keys, and the deletion needs every property from which an entry has its key. The
         // ETag shows whether the entity has changed since the filter selected it.
         match indexed.get(found.key()).await? {
-            Some(stored) if Some(stored.etag()) == found.etag() => match indexed.delete(&stored).await {
-                Err(error) if is_gone(&error) => Ok(true),
-                end => end.map(|_| true),
-            },
+            Some(stored) if Some(stored.etag()) == found.etag() => {
+                match indexed.delete(&stored).await {
+                    Err(error) if is_gone(&error) => Ok(true),
+                    end => end.map(|_| true),
+                }
+            }
             // An entity that is gone meets the purpose. Another version may not match the filter, so it
             // stays.
             stored => Ok(stored.is_none()),

@@ -63,7 +63,9 @@ impl DoctorArgs {
             let work = self.examine(open, &tables);
             until_stopped(work, "nothing was changed: run the same command again").await
         };
-        self.store.with_open(Access::Read, self.long.pace, work).await
+        self.store
+            .with_open(Access::Read, self.long.pace, work)
+            .await
     }
 
     async fn examine(&self, open: &OpenStore, tables: &[TableName]) -> Result<()> {
@@ -83,11 +85,18 @@ impl DoctorArgs {
         }
         match damaged.len() {
             0 => Ok(()),
-            _ => Err(Failure::Damaged(format!("these tables have damage: {}", damaged.join(", ")))),
+            _ => Err(Failure::Damaged(format!(
+                "these tables have damage: {}",
+                damaged.join(", ")
+            ))),
         }
     }
 
-    async fn examined(&self, open: &OpenStore, table: &TableName) -> Result<TableExamination, Failure> {
+    async fn examined(
+        &self,
+        open: &OpenStore,
+        table: &TableName,
+    ) -> Result<TableExamination, Failure> {
         let entries = match (self.all_entries, self.sample) {
             (true, _) => CompareEntries::All,
             (false, 0) => CompareEntries::None,
@@ -95,14 +104,22 @@ impl DoctorArgs {
         };
         let mut options = IndexOptions::default();
         options.concurrency = self.in_flight.concurrency;
-        let progress = open.progress_of(Some(std::slice::from_ref(table)), "examined", self.long.quiet).await;
+        let progress = open
+            .progress_of(
+                Some(std::slice::from_ref(table)),
+                "examined",
+                self.long.quiet,
+            )
+            .await;
         let progress = SharedProgress::new(progress);
         let shown = progress.clone();
         let mut examination = Examination::new(Arc::clone(&open.store), table.clone())
             .with_entries(entries)
             .with_options(options)
             .with_encrypted_names(table_encryption::encrypted_names)
-            .unfinished_after(Duration::from_secs(self.unfinished_after.saturating_mul(60)))
+            .unfinished_after(Duration::from_secs(
+                self.unfinished_after.saturating_mul(60),
+            ))
             .on_progress(move |rows| shown.set(rows));
         if let Some(blobs) = &self.blobs {
             // A directory that is missing is a mistake in the argument: an empty one would make every blob
@@ -145,12 +162,23 @@ fn report(table: &TableName, found: &TableExamination) -> String {
     );
     let partitions = &found.partitions;
     if partitions.count > 1 {
-        list(&mut out, "largest partitions", &partitions.largest, |size| {
-            format!("{} rows, {} KiB", size.rows, size.bytes.div_ceil(1024))
-        });
-        list(&mut out, "partitions with the most writes of the last day", &partitions.busiest, |size| {
-            format!("{} rows, {} in the busiest second", size.written_last_day, size.busiest_second)
-        });
+        list(
+            &mut out,
+            "largest partitions",
+            &partitions.largest,
+            |size| format!("{} rows, {} KiB", size.rows, size.bytes.div_ceil(1024)),
+        );
+        list(
+            &mut out,
+            "partitions with the most writes of the last day",
+            &partitions.busiest,
+            |size| {
+                format!(
+                    "{} rows, {} in the busiest second",
+                    size.written_last_day, size.busiest_second
+                )
+            },
+        );
     }
     if !partitions.is_complete {
         out.push_str("  not every partition was counted: the service mixes partitions\n");
@@ -165,11 +193,24 @@ fn report(table: &TableName, found: &TableExamination) -> String {
         };
     }
     for finding in &found.findings {
-        let kind = if finding.problem.severity() == Severity::Damage { "damage" } else { "advice" };
-        let Finding { problem, subject, count, examples, .. } = finding;
+        let kind = if finding.problem.severity() == Severity::Damage {
+            "damage"
+        } else {
+            "advice"
+        };
+        let Finding {
+            problem,
+            subject,
+            count,
+            examples,
+            ..
+        } = finding;
         let _ = writeln!(out, "  {kind}: {problem}: {} ({count})", one_line(subject));
-        let examples: Vec<_> =
-            examples.iter().take(3).map(|key| one_line(&key.to_string()).into_owned()).collect();
+        let examples: Vec<_> = examples
+            .iter()
+            .take(3)
+            .map(|key| one_line(&key.to_string()).into_owned())
+            .collect();
         if !examples.is_empty() {
             let _ = writeln!(out, "    such as {}", examples.join(", "));
         }
@@ -181,7 +222,12 @@ fn report(table: &TableName, found: &TableExamination) -> String {
     out
 }
 
-fn list(out: &mut String, title: &str, sizes: &[PartitionSize], line: impl Fn(&PartitionSize) -> String) {
+fn list(
+    out: &mut String,
+    title: &str,
+    sizes: &[PartitionSize],
+    line: impl Fn(&PartitionSize) -> String,
+) {
     if sizes.is_empty() {
         return;
     }

@@ -63,7 +63,10 @@ impl Emulator {
                 directory.display()
             )));
         }
-        let mut script = tempfile::Builder::new().suffix(".cjs").tempfile().map_err(unusable)?;
+        let mut script = tempfile::Builder::new()
+            .suffix(".cjs")
+            .tempfile()
+            .map_err(unusable)?;
         script.write_all(SCRIPT.as_bytes()).map_err(unusable)?;
         let script = script.into_temp_path();
         // An installed Azurite comes first: npx asks the registry, which takes a network and time.
@@ -79,14 +82,27 @@ impl Emulator {
             Start::Ended(_, output) => return Err(not_started(&output)),
         };
         let (address, stdin, out, process) = started;
-        remark(&format!("started Azurite with the data in {}; it stops at the end", directory.display()));
-        Ok(Self { address, stdin: Some(stdin), _out: out, process, _lock: lock, _script: script })
+        remark(&format!(
+            "started Azurite with the data in {}; it stops at the end",
+            directory.display()
+        ));
+        Ok(Self {
+            address,
+            stdin: Some(stdin),
+            _out: out,
+            process,
+            _lock: lock,
+            _script: script,
+        })
     }
 
     /// Returns the connection string.
     pub(crate) fn connection_string(&self) -> String {
         let (account, key) = (EMULATOR_ACCOUNT, EMULATOR_KEY);
-        format!("AccountName={account};AccountKey={key};TableEndpoint=http://{}/{account}", self.address)
+        format!(
+            "AccountName={account};AccountKey={key};TableEndpoint=http://{}/{account}",
+            self.address
+        )
     }
 }
 
@@ -118,10 +134,14 @@ enum Start {
 }
 
 fn directory() -> Result<PathBuf> {
-    let given = std::env::var_os(DIRECTORY).filter(|given| !given.is_empty()).map(PathBuf::from);
+    let given = std::env::var_os(DIRECTORY)
+        .filter(|given| !given.is_empty())
+        .map(PathBuf::from);
     let directory = given.or_else(|| std::env::home_dir().map(|home| home.join(HOME_DIRECTORY)));
     directory.ok_or_else(|| {
-        Failure::misuse(format!("there is no home directory for the data of the emulator: set {DIRECTORY}"))
+        Failure::misuse(format!(
+            "there is no home directory for the data of the emulator: set {DIRECTORY}"
+        ))
     })
 }
 
@@ -135,13 +155,20 @@ fn npx(script: &Path, directory: &Path) -> Command {
     // On Windows npx is a batch file, which is not found without its extension.
     let mut command = Command::new(if cfg!(windows) { "npx.cmd" } else { "npx" });
     // Without a question: standard input is the pipe, so there is no answer.
-    command.args(["--yes", "--package", "azurite", "--", "node"]).arg(script);
+    command
+        .args(["--yes", "--package", "azurite", "--", "node"])
+        .arg(script);
     with_azurite_options(command, directory)
 }
 
 fn with_azurite_options(mut command: Command, directory: &Path) -> Command {
     command
-        .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location"])
+        .args([
+            "--silent",
+            "--disableTelemetry",
+            "--skipApiVersionCheck",
+            "--location",
+        ])
         .arg(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -157,9 +184,11 @@ fn start_process(command: &mut Command, timeout: Duration) -> Result<Start> {
         ))
     };
     let mut process = command.spawn().map_err(needs)?;
-    let (Some(stdin), Some(out), Some(mut err)) =
-        (process.stdin.take(), process.stdout.take(), process.stderr.take())
-    else {
+    let (Some(stdin), Some(out), Some(mut err)) = (
+        process.stdin.take(),
+        process.stdout.take(),
+        process.stderr.take(),
+    ) else {
         return Err(Failure::failed("the pipes of the emulator are missing"));
     };
     // Drained on a thread of its own: a full pipe would stop the emulator.
@@ -214,11 +243,15 @@ fn read_until_listening(mut out: BufReader<ChildStdout>) -> Output {
 
 /// Returns host and port in the line that Azurite prints when it is ready.
 fn listening(line: &str) -> Option<&str> {
-    line.strip_prefix("Azurite Table service successfully started on ").map(str::trim)
+    line.strip_prefix("Azurite Table service successfully started on ")
+        .map(str::trim)
 }
 
 fn not_started(output: &str) -> Failure {
-    let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let last = output
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or("it said nothing");
     Failure::failed(format!(
         "Azurite did not start ({last}): install it with `npm install -g azurite`, {ALTERNATIVE}"
     ))
@@ -230,28 +263,42 @@ mod tests {
 
     fn start(script: &str, timeout: Duration) -> Result<Start> {
         let mut command = Command::new("sh");
-        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         start_process(&mut command, timeout)
     }
 
     #[test]
     fn a_process_that_prints_nothing_is_not_awaited_forever() {
         let started = Instant::now();
-        let error = start("exec sleep 60", Duration::from_millis(1500)).err().unwrap().to_string();
+        let error = start("exec sleep 60", Duration::from_millis(1500))
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("did not start within 1 seconds"), "{error}");
-        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            started.elapsed()
+        );
     }
 
     #[test]
     fn a_process_listens_or_ends() {
-        let script = "echo before; echo Azurite Table service successfully started on 127.0.0.1:7; cat";
-        let Ok(Start::Listens((address, stdin, _out, mut process))) = start(script, START_TIMEOUT) else {
+        let script =
+            "echo before; echo Azurite Table service successfully started on 127.0.0.1:7; cat";
+        let Ok(Start::Listens((address, stdin, _out, mut process))) = start(script, START_TIMEOUT)
+        else {
             panic!("it listens");
         };
         assert_eq!(address, "127.0.0.1:7");
         drop(stdin);
         assert!(process.wait().unwrap().success());
-        let Ok(Start::Ended(code, output)) = start("echo a; echo b >&2; exit 3", START_TIMEOUT) else {
+        let Ok(Start::Ended(code, output)) = start("echo a; echo b >&2; exit 3", START_TIMEOUT)
+        else {
             panic!("it ends");
         };
         assert_eq!((code, &*output), (Some(3), "a\nb\n"));

@@ -89,7 +89,10 @@ impl Columns {
 
 /// Adds the properties of an entity to the columns.
 pub(crate) fn add_columns(columns: &mut Columns, entity: &Entity) {
-    entity.properties().iter().for_each(|property| columns.add(property.name()));
+    entity
+        .properties()
+        .iter()
+        .for_each(|property| columns.add(property.name()));
 }
 
 /// Returns the names of the columns, keys first.
@@ -110,11 +113,17 @@ pub(crate) fn cells(entity: &Entity, columns: &Columns, types: Types) -> Vec<Str
     entity.key().row().clone_into(&mut cells[1]);
     // One search for each property and not for each column: a table may have thousands of columns.
     for property in entity.properties().iter() {
-        let Some(at) = columns.places.get(property.name()) else { continue };
+        let Some(at) = columns.places.get(property.name()) else {
+            continue;
+        };
         cells[2 + width * at] = value_text(property.value());
         if types == Types::Written {
             // The type tells an empty text from an absent value, whose cells are both empty, when the file is imported.
-            property.value().edm_type().name().clone_into(&mut cells[3 + width * at]);
+            property
+                .value()
+                .edm_type()
+                .name()
+                .clone_into(&mut cells[3 + width * at]);
         }
     }
     cells
@@ -137,7 +146,10 @@ pub(crate) struct CsvRows {
 impl CsvRows {
     /// Starts without entities.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { entities: Spool::new()?, columns: Columns::default() })
+        Ok(Self {
+            entities: Spool::new()?,
+            columns: Columns::default(),
+        })
     }
 
     /// Adds an entity.
@@ -149,9 +161,13 @@ impl CsvRows {
     /// Writes header and entities.
     pub(crate) fn write_to(self, out: &mut dyn Write, types: Types) -> Result<()> {
         let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(header(&self.columns, types)).map_err(written)?;
+        writer
+            .write_record(header(&self.columns, types))
+            .map_err(written)?;
         for entity in self.entities.read()? {
-            writer.write_record(cells(&entity?, &self.columns, types)).map_err(written)?;
+            writer
+                .write_record(cells(&entity?, &self.columns, types))
+                .map_err(written)?;
         }
         Ok(writer.flush()?)
     }
@@ -189,8 +205,14 @@ mod tests {
         let entity = Entity::new("p", "r\"")
             .unwrap()
             .with("N", 5_i64)
-            .with_system(Some(ETag::from("W/\"x\"")), Some("2013-01-01T00:00:00Z".parse().unwrap()));
+            .with_system(
+                Some(ETag::from("W/\"x\"")),
+                Some("2013-01-01T00:00:00Z".parse().unwrap()),
+            );
         let json = entity_json(&entity);
-        assert_eq!(table_azure::wire::decode_entity(json.trim().as_bytes()).unwrap(), entity);
+        assert_eq!(
+            table_azure::wire::decode_entity(json.trim().as_bytes()).unwrap(),
+            entity
+        );
     }
 }

@@ -98,18 +98,26 @@ impl ExportArgs {
             self.keys.apply(open, tables).await?;
             // Complete files stay at an interruption. A file that is being written keeps its name `.partial`.
             let work = self.export_all(open, &files);
-            until_stopped(work, "run the same command again, which starts the files again").await
+            until_stopped(
+                work,
+                "run the same command again, which starts the files again",
+            )
+            .await
         };
-        self.store.with_open(Access::Read, self.long.pace, work).await
+        self.store
+            .with_open(Access::Read, self.long.pace, work)
+            .await
     }
 
     /// Exports each table into its path and file.
     async fn export_all(&self, open: &OpenStore, files: &[(String, DataFile)]) -> Result<()> {
         let all = self.selection.reads_all().then_some(&*self.tables);
-        let progress = &SharedProgress::new(open.progress_of(all, "exported", self.long.quiet).await);
-        let exports = stream::iter(self.tables.iter().zip(files)).map(|(table, (path, file))| async move {
-            Ok::<_, Failure>((table, path, self.export(open, table, file, progress).await?))
-        });
+        let progress =
+            &SharedProgress::new(open.progress_of(all, "exported", self.long.quiet).await);
+        let exports =
+            stream::iter(self.tables.iter().zip(files)).map(|(table, (path, file))| async move {
+                Ok::<_, Failure>((table, path, self.export(open, table, file, progress).await?))
+            });
         // In the order of the tables, so that the reports are too.
         let mut exports = pin!(exports.buffered(self.concurrency));
         while let Some((table, path, exported)) = exports.try_next().await? {
@@ -119,8 +127,18 @@ impl ExportArgs {
         Ok(())
     }
 
-    fn print_report(&self, table: &TableName, exported: &Exported, requests: u64, path: &str) -> Result<()> {
-        let Exported { rows, encrypted, decrypted } = exported;
+    fn print_report(
+        &self,
+        table: &TableName,
+        exported: &Exported,
+        requests: u64,
+        path: &str,
+    ) -> Result<()> {
+        let Exported {
+            rows,
+            encrypted,
+            decrypted,
+        } = exported;
         // With --quiet too: a remark about secrets in a file is not progress.
         if !decrypted.is_empty() {
             let names: Vec<_> = decrypted.iter().map(String::as_str).collect();
@@ -143,7 +161,9 @@ impl ExportArgs {
             return print_json(&report);
         }
         if !self.long.quiet {
-            remark(&format!("{table}: {rows} rows exported, {requests} requests"));
+            remark(&format!(
+                "{table}: {rows} rows exported, {requests} requests"
+            ));
         }
         Ok(())
     }
@@ -165,7 +185,11 @@ impl ExportArgs {
         let mut exported = Exported::default();
         while let Some(entities) = page {
             let before = exported.rows;
-            for entity in entities.items.iter().filter(|entity| self.selection.shows(entity)) {
+            for entity in entities
+                .items
+                .iter()
+                .filter(|entity| self.selection.shows(entity))
+            {
                 match &self.keep_timestamp {
                     Some(name) => body.add(&with_timestamp(entity, name)?)?,
                     None => body.add(entity)?,
@@ -183,14 +207,18 @@ impl ExportArgs {
 /// Adds the time of the last write as a property.
 fn with_timestamp(entity: &Entity, name: &str) -> Result<Entity> {
     let mut entity = entity.clone();
-    let Some(time) = entity.timestamp() else { return Ok(entity) };
+    let Some(time) = entity.timestamp() else {
+        return Ok(entity);
+    };
     if entity.get(name).is_some() {
         return Err(Failure::failed(format!(
             "{} has a property '{name}' already: give another name to --keep-timestamp",
             entity.key()
         )));
     }
-    entity.properties_mut().push(name, ValueRef::DateTime(time), false);
+    entity
+        .properties_mut()
+        .push(name, ValueRef::DateTime(time), false);
     Ok(entity)
 }
 
@@ -198,7 +226,11 @@ impl Exported {
     fn add(&mut self, entity: &Entity) {
         self.rows += 1;
         self.encrypted += u64::from(entity.is_ciphertext());
-        for property in entity.properties().iter().filter(|property| property.is_encrypted()) {
+        for property in entity
+            .properties()
+            .iter()
+            .filter(|property| property.is_encrypted())
+        {
             if !self.decrypted.contains(property.name()) {
                 self.decrypted.insert(property.name().to_owned());
             }
@@ -226,7 +258,11 @@ impl Body {
             DataFormat::Csv => Self::Csv(out, CsvRows::new()?),
             #[cfg(feature = "parquet")]
             DataFormat::Parquet => Self::Parquet(out, ParquetRows::new()?),
-            _ => Self::Lines { out, encoder: EntityEncoder::default(), text: Vec::new() },
+            _ => Self::Lines {
+                out,
+                encoder: EntityEncoder::default(),
+                text: Vec::new(),
+            },
         })
     }
 

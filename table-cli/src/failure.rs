@@ -89,13 +89,23 @@ const OPTIONS_OF_METHODS: [(&str, &str); 11] = [
         "run `tables upkeep STORE --once`",
     ),
     // No command creates a table by itself: most of them read a table, whose name is then mistyped.
-    ("; create it first", ": `tables list STORE` prints the tables of the store"),
-    ("Copy between stores that have the keys", "Give --keys FILE: the copy is then encrypted again"),
+    (
+        "; create it first",
+        ": `tables list STORE` prints the tables of the store",
+    ),
+    (
+        "Copy between stores that have the keys",
+        "Give --keys FILE: the copy is then encrypted again",
+    ),
 ];
 
 /// Names options of the command line instead of methods of the library.
 pub(crate) fn with_options(text: &str) -> String {
-    OPTIONS_OF_METHODS.iter().fold(text.to_owned(), |text, (method, option)| text.replace(method, option))
+    OPTIONS_OF_METHODS
+        .iter()
+        .fold(text.to_owned(), |text, (method, option)| {
+            text.replace(method, option)
+        })
 }
 
 /// Whether an error is about one row, so that the next row may succeed. Any other error, such as a full disk, a refused credential or a broken
@@ -170,7 +180,9 @@ impl Outcomes {
         match error.map(|error| (error, error.outcome())) {
             // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
-            Some((error, Outcome::NotApplied)) if is_of_row(error) => self.skip(format!("{key}: {error}")),
+            Some((error, Outcome::NotApplied)) if is_of_row(error) => {
+                self.skip(format!("{key}: {error}"))
+            }
             // The failure of the command says the error.
             Some((_, Outcome::NotApplied)) => {}
             Some((error, Outcome::Ambiguous)) => {

@@ -32,14 +32,19 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split(',').map(parse_rule).collect::<Result<_, _>>().map(Self)
+        text.split(',')
+            .map(parse_rule)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
 /// Parses `NAME=PROBABILITY`, or `delay=PROBABILITY:MILLISECONDS`.
 fn parse_rule(text: &str) -> Result<FaultRule, String> {
-    let (name, value) =
-        text.trim().split_once('=').ok_or_else(|| format!("'{text}' has no '=': write NAME=PROBABILITY"))?;
+    let (name, value) = text
+        .trim()
+        .split_once('=')
+        .ok_or_else(|| format!("'{text}' has no '=': write NAME=PROBABILITY"))?;
     let (probability, millis) = match (name, value.split_once(':')) {
         ("delay", Some((probability, millis))) => (probability, millis),
         ("delay", None) => {
@@ -50,9 +55,11 @@ fn parse_rule(text: &str) -> Result<FaultRule, String> {
     };
     // No range contains NaN, which would parse as a number.
     let probability = probability.parse().ok().filter(|p| (0.0..=1.0).contains(p));
-    let probability: f64 =
-        probability.ok_or_else(|| format!("the probability in '{text}' is not a number from 0 to 1"))?;
-    let millis = millis.parse().map_err(|_| format!("'{text}' does not end in a number of milliseconds"))?;
+    let probability: f64 = probability
+        .ok_or_else(|| format!("the probability in '{text}' is not a number from 0 to 1"))?;
+    let millis = millis
+        .parse()
+        .map_err(|_| format!("'{text}' does not end in a number of milliseconds"))?;
     let fault = match name {
         "throttle" => Fault::Throttle { retry_after: None },
         "fail" => Fault::FailBefore,
@@ -76,7 +83,13 @@ mod tests {
     #[test]
     fn faults_have_names_and_probabilities() {
         let read = |text: &str| text.parse::<Faults>();
-        assert_eq!(read("throttle=0.5, lose-answer=1,delay=0.1:50,short-page=0").unwrap().0.len(), 4);
+        assert_eq!(
+            read("throttle=0.5, lose-answer=1,delay=0.1:50,short-page=0")
+                .unwrap()
+                .0
+                .len(),
+            4
+        );
         for (text, reason) in [
             ("throttle", "has no '='"),
             ("throttle=2", "not a number from 0 to 1"),

@@ -100,8 +100,10 @@ impl ImportArgs {
             reader.facts().remarks.iter().for_each(|text| remark(text));
             let inferred = reader.facts().reported_types();
             if !inferred.is_empty() {
-                let types: Vec<_> =
-                    inferred.iter().map(|(name, of)| format!("{name}={}", of.name())).collect();
+                let types: Vec<_> = inferred
+                    .iter()
+                    .map(|(name, of)| format!("{name}={}", of.name()))
+                    .collect();
                 remark(&format!("inferred types: {}", types.join(" ")));
             }
         }
@@ -112,7 +114,9 @@ impl ImportArgs {
             }
             self.write_and_report(open, reader, position).await
         };
-        self.store.with_open(Access::WriteOrCreate, self.long.pace, work).await
+        self.store
+            .with_open(Access::WriteOrCreate, self.long.pace, work)
+            .await
     }
 
     fn read_options(&self, keys: KeyTemplates, files: &[DataFile]) -> Result<ReadOptions> {
@@ -122,23 +126,39 @@ impl ImportArgs {
                 "{option} names the column {column:?} twice: a column becomes one property or none"
             ))
         };
-        let mut rules = ColumnRules { keep_timestamp: self.keep_timestamp.clone(), ..ColumnRules::default() };
+        let mut rules = ColumnRules {
+            keep_timestamp: self.keep_timestamp.clone(),
+            ..ColumnRules::default()
+        };
         for (column, name) in &self.rename {
             if rules.rename.insert(column.clone(), name.clone()).is_some() {
                 return Err(twice("--rename", column));
             }
         }
         rules.ignore.extend(self.ignore.iter().cloned());
-        if let Some(column) = self.ignore.iter().find(|column| rules.rename.contains_key(*column)) {
+        if let Some(column) = self
+            .ignore
+            .iter()
+            .find(|column| rules.rename.contains_key(*column))
+        {
             return Err(twice("--rename or --ignore", column));
         }
         if !self.types.is_empty() && has(DataFormat::Parquet) {
-            return Err(Failure::misuse("--type is for CSV and JSON: the columns of Parquet have types"));
+            return Err(Failure::misuse(
+                "--type is for CSV and JSON: the columns of Parquet have types",
+            ));
         }
         if self.null.is_some() && !files.iter().all(|file| file.format == DataFormat::Csv) {
-            return Err(Failure::misuse("--null is for CSV: JSON and Parquet have null"));
+            return Err(Failure::misuse(
+                "--null is for CSV: JSON and Parquet have null",
+            ));
         }
-        Ok(ReadOptions { keys, rules, types: self.types.iter().cloned().collect(), null: self.null.clone() })
+        Ok(ReadOptions {
+            keys,
+            rules,
+            types: self.types.iter().cloned().collect(),
+            null: self.null.clone(),
+        })
     }
 
     async fn write_and_report(
@@ -150,7 +170,12 @@ impl ImportArgs {
         let table = &self.table;
         let (inferred, left_out) = (reader.facts().reported_types(), reader.left_out());
         // The names in the manifest and in the file of keys. A file of entities does not have them.
-        let encrypted: Vec<_> = open.store.encrypted_names(table).in_every_row().map(str::to_owned).collect();
+        let encrypted: Vec<_> = open
+            .store
+            .encrypted_names(table)
+            .in_every_row()
+            .map(str::to_owned)
+            .collect();
         if open.store.profile().encrypts && !self.long.quiet {
             remark(&match encrypted.is_empty() {
                 true => format!(
@@ -160,14 +185,16 @@ impl ImportArgs {
             });
         }
         let report = SharedOutcomes::default();
-        let resume = "run the same command with --mode upsert to go on, which writes the first rows again";
+        let resume =
+            "run the same command with --mode upsert to go on, which writes the first rows again";
         // There is no file of progress: groups finish in any order, so the first row that is not written is not known. Writing rows
         // again with `upsert` gives the same result.
         let done = until_stopped(self.write(open, reader, position, &report), resume).await;
         let requests = open.meter.total();
         // The report is printed after an interruption too: it says how many rows are written.
-        let end =
-            locked(&report, |report| self.print_report(report, &inferred, &encrypted, &left_out, requests));
+        let end = locked(&report, |report| {
+            self.print_report(report, &inferred, &encrypted, &left_out, requests)
+        });
         done.map_err(|failure| failure.with_resume(resume)).and(end)
     }
 
@@ -189,7 +216,10 @@ impl ImportArgs {
             concurrency: self.in_flight.concurrency,
         };
         let written = writer.write(rows, report, &mut progress).await;
-        let unreadable = unreadable.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unreadable = unreadable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         // The rows ended because the file cannot be read: the writer knows the end alone.
         unreadable.map_or(written, Err)?;
         progress.end();
@@ -204,11 +234,21 @@ impl ImportArgs {
         left_out: &LeftOut,
         requests: u64,
     ) -> Result<()> {
-        let (table, Outcomes { done: written, skipped, ambiguous, named }) = (&self.table, report);
+        let (
+            table,
+            Outcomes {
+                done: written,
+                skipped,
+                ambiguous,
+                named,
+            },
+        ) = (&self.table, report);
         let (timestamps, cut_times) = (left_out.timestamps(), left_out.cut_times());
         // With --quiet too: values of the file are not in the table.
         if cut_times > 0 {
-            remark(&format!("{table}: {cut_times} times were cut to 100 ns, the unit of a DateTime"));
+            remark(&format!(
+                "{table}: {cut_times} times were cut to 100 ns, the unit of a DateTime"
+            ));
         }
         if timestamps > 0 {
             remark(&format!(
@@ -217,8 +257,10 @@ impl ImportArgs {
             ));
         }
         if self.long.json {
-            let types: serde_json::Map<_, _> =
-                inferred.iter().map(|(name, of)| (name.clone(), Value::from(of.name()))).collect();
+            let types: serde_json::Map<_, _> = inferred
+                .iter()
+                .map(|(name, of)| (name.clone(), Value::from(of.name())))
+                .collect();
             let report = json!({
                 "table": table.as_str(), "written": written, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
                 "inferred": types, "encrypted": encrypted, "first_skipped": named,
@@ -226,9 +268,13 @@ impl ImportArgs {
             });
             print_json(&report)?;
         } else {
-            named.iter().for_each(|row| remark(&format!("skipped: {row}")));
+            named
+                .iter()
+                .for_each(|row| remark(&format!("skipped: {row}")));
             if !self.long.quiet {
-                remark(&format!("{table}: {written} rows imported, {skipped} skipped, {requests} requests"));
+                remark(&format!(
+                    "{table}: {written} rows imported, {skipped} skipped, {requests} requests"
+                ));
             }
         }
         match (skipped, ambiguous) {
@@ -281,8 +327,11 @@ fn rows(
         // Waits until the row has room. The room is free again when the row is taken from the queue.
         let send = |entity: Entity| {
             let bytes = entity.properties().as_packed().len().min(QUEUED_BYTES);
-            let taken = Arc::clone(&room).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-            runtime.block_on(taken).is_ok_and(|taken| sender.blocking_send((entity, taken)).is_ok())
+            let taken =
+                Arc::clone(&room).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+            runtime
+                .block_on(taken)
+                .is_ok_and(|taken| sender.blocking_send((entity, taken)).is_ok())
         };
         let skip = |row: String| {
             locked(&report, |report| report.skip(row));
@@ -308,7 +357,9 @@ fn rows(
             let failure = match reading.take()?.await {
                 Ok(Ok(())) => return None,
                 Ok(Err(failure)) => failure,
-                Err(stopped) => Failure::failed(format!("the reader of the file has stopped: {stopped}")),
+                Err(stopped) => {
+                    Failure::failed(format!("the reader of the file has stopped: {stopped}"))
+                }
             };
             let ended = Error::invalid_request("the file cannot be read");
             *unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);

@@ -7,7 +7,9 @@ use serde_json::json;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::TableName;
 use table_core::store::{Error, ErrorKind};
-use table_patterns::index::{IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport, Waiting};
+use table_patterns::index::{
+    IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport, Waiting,
+};
 
 use crate::failure::{Failure, Result};
 use crate::index_add::{AddArgs, TEMPLATE_FORM, build_progress};
@@ -91,12 +93,13 @@ impl IndexArgs {
             _ => Access::WriteExisting,
         };
         let work = async |open: &mut OpenStore| {
-            self.keys.apply(open, std::slice::from_ref(&self.table)).await?;
+            self.keys
+                .apply(open, std::slice::from_ref(&self.table))
+                .await?;
             let manifest = manifest(&*open.store, &self.table).await?;
             // The question comes first: nothing handles Ctrl-C while a person thinks, so that it ends the process.
             self.confirm(&manifest)?;
-            let resume =
-                "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
+            let resume = "run the same command again; `tables index STORE TABLE build INDEX` continues a build";
             until_stopped(self.run_command(open, &manifest), resume).await
         };
         self.store.with_open(access, self.pace, work).await
@@ -110,12 +113,21 @@ impl IndexArgs {
 
     /// Asks before a removal.
     fn confirm(&self, manifest: &Manifest) -> Result<()> {
-        let IndexCommand::Drop { index, yes: false, .. } = &self.command else { return Ok(()) };
+        let IndexCommand::Drop {
+            index, yes: false, ..
+        } = &self.command
+        else {
+            return Ok(());
+        };
         let (table, store) = (&self.table, &self.store);
         let id = find_or_row(manifest, table, index)?;
-        match ask(&format!("Remove the index {id} of {table} in {store}, with its entries?")) {
+        match ask(&format!(
+            "Remove the index {id} of {table} in {store}, with its entries?"
+        )) {
             true => Ok(()),
-            false => Err(Failure::misuse("the index was not removed: answer y, or give --yes")),
+            false => Err(Failure::misuse(
+                "the index was not removed: answer y, or give --yes",
+            )),
         }
     }
 
@@ -128,15 +140,24 @@ impl IndexArgs {
                     true => print_json(&index_json(index, is_in_force)),
                     false => print(&index_line(index, is_in_force)),
                 };
-                declared.iter().try_for_each(|index| print_index(index, true))?;
-                manifest.not_in_force.iter().try_for_each(|index| print_index(index, false))
+                declared
+                    .iter()
+                    .try_for_each(|index| print_index(index, true))?;
+                manifest
+                    .not_in_force
+                    .iter()
+                    .try_for_each(|index| print_index(index, false))
             }
             IndexCommand::Build { index, output } => {
                 let index = find(manifest, table, index)?;
                 let is_in_force = !manifest.not_in_force.contains(index);
                 build(open, table, self.options(), index, is_in_force, *output).await
             }
-            IndexCommand::Scrub { index, repair, output } => {
+            IndexCommand::Scrub {
+                index,
+                repair,
+                output,
+            } => {
                 let chosen = match index {
                     Some(index) => vec![find(manifest, table, index)?],
                     None => declared.iter().collect(),
@@ -150,15 +171,25 @@ impl IndexArgs {
             }
             IndexCommand::Trust { index, json } => {
                 let id = find(manifest, table, index)?.id();
-                open_for_upkeep(open, table, self.options()).await?.trust_index(&id).await?;
+                open_for_upkeep(open, table, self.options())
+                    .await?
+                    .trust_index(&id)
+                    .await?;
                 if *json {
                     return print_json(&json!({"index": id, "trusted": true}));
                 }
-                print(&format!("{id} is in force: build it by `tables index STORE {table} build {index}`\n"))
+                print(&format!(
+                    "{id} is in force: build it by `tables index STORE {table} build {index}`\n"
+                ))
             }
             IndexCommand::Drop { index, output, .. } => {
                 let id = find_or_row(manifest, table, index)?;
-                drop_index(&open_for_upkeep(open, table, self.options()).await?, &id, *output).await
+                drop_index(
+                    &open_for_upkeep(open, table, self.options()).await?,
+                    &id,
+                    *output,
+                )
+                .await
             }
         }
     }
@@ -167,24 +198,35 @@ impl IndexArgs {
 /// Finds what a drop removes: an index by its name or its id, or a row of the manifest that says nothing by its RowKey.
 fn find_or_row(manifest: &Manifest, table: &TableName, index: &str) -> Result<String> {
     let refused = manifest.refused.iter().find(|row| row.key.row() == index);
-    refused
-        .map_or_else(|| find(manifest, table, index).map(StoredIndex::id), |row| Ok(row.key.row().to_owned()))
+    refused.map_or_else(
+        || find(manifest, table, index).map(StoredIndex::id),
+        |row| Ok(row.key.row().to_owned()),
+    )
 }
 
 /// Finds an index by its name or its id.
 fn find<'a>(manifest: &'a Manifest, table: &TableName, index: &str) -> Result<&'a StoredIndex> {
     let declared: Vec<_> = manifest.all_definitions().collect();
-    let mut found = declared.iter().copied().filter(|stored| stored.name == index || stored.id() == index);
-    let ids = || declared.iter().map(|stored| stored.id()).collect::<Vec<_>>().join(", ");
+    let mut found = declared
+        .iter()
+        .copied()
+        .filter(|stored| stored.name == index || stored.id() == index);
+    let ids = || {
+        declared
+            .iter()
+            .map(|stored| stored.id())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     match (found.next(), found.next()) {
         (Some(stored), None) => Ok(stored),
         (Some(_), Some(_)) => Err(Failure::misuse(format!(
             "the table '{table}' has several indexes with the name '{index}': give an id, one of {}",
             ids()
         ))),
-        (None, _) if declared.is_empty() => {
-            Err(Failure::misuse(format!("the manifest of the table '{table}' has no index")))
-        }
+        (None, _) if declared.is_empty() => Err(Failure::misuse(format!(
+            "the manifest of the table '{table}' has no index"
+        ))),
         (None, _) => Err(Failure::misuse(format!(
             "the manifest of the table '{table}' has no index '{index}': it has {}",
             ids()
@@ -194,12 +236,19 @@ fn find<'a>(manifest: &'a Manifest, table: &TableName, index: &str) -> Result<&'
 
 /// The name of the type of an index.
 fn entity_name(index: &StoredIndex) -> Option<&str> {
-    index.entity.as_ref().map(|entity| &*entity.name).filter(|name| !name.is_empty())
+    index
+        .entity
+        .as_ref()
+        .map(|entity| &*entity.name)
+        .filter(|name| !name.is_empty())
 }
 
 /// Keys that Rust code makes, and definitions of a later format: this program can compute neither.
 fn needs_program(index: &StoredIndex) -> bool {
-    index.definition.as_ref().is_none_or(|definition| definition.is_opaque())
+    index
+        .definition
+        .as_ref()
+        .is_none_or(|definition| definition.is_opaque())
 }
 
 /// An index of the list, as JSON.
@@ -213,7 +262,12 @@ fn index_json(index: &StoredIndex, is_in_force: bool) -> serde_json::Value {
 
 /// A line of the list.
 fn index_line(index: &StoredIndex, is_in_force: bool) -> String {
-    let mut line = format!("{}\t{}\t{}", one_line(&index.name), one_line(&index.id()), index.state);
+    let mut line = format!(
+        "{}\t{}\t{}",
+        one_line(&index.name),
+        one_line(&index.id()),
+        index.state
+    );
     if index.is_dropping() {
         line.push_str("\tis being removed");
     }
@@ -259,12 +313,16 @@ async fn build(
     // The state of a definition that is not in force says nothing: the library refuses it by name.
     if index.state == IndexState::Readable && is_in_force {
         return match output.json {
-            true => print_json(&json!({"index": id, "state": "readable", "entities": 0, "entries": 0})),
+            true => {
+                print_json(&json!({"index": id, "state": "readable", "entities": 0, "entries": 0}))
+            }
             false => print(&format!("{} is readable already\n", one_line(&id))),
         };
     }
     let indexed = open_for_upkeep(open, table, options).await?;
-    let build = indexed.build(&id)?.on_progress(build_progress(open, output.quiet));
+    let build = indexed
+        .build(&id)?
+        .on_progress(build_progress(open, output.quiet));
     let built = build.run().await?;
     if output.json {
         let (state, entities, entries) = (built.state.to_string(), built.entities, built.entries);
@@ -303,7 +361,11 @@ async fn scrub(
 ) -> Result<()> {
     let mut progress = progress;
     let mut before = 0;
-    let mode = if repairs { ScrubMode::Repair } else { ScrubMode::Report };
+    let mode = if repairs {
+        ScrubMode::Repair
+    } else {
+        ScrubMode::Report
+    };
     let (mut damaged, mut skipped) = (0_u64, 0_u64);
     for index in indexes {
         let id = index.id();
@@ -347,12 +409,18 @@ async fn scrub(
     progress.end();
     match (damaged, skipped) {
         (0, 0) => Ok(()),
-        (0, _) => Err(Failure::Skipped(format!("not compared: {}", count_of_indexes(skipped)))),
+        (0, _) => Err(Failure::Skipped(format!(
+            "not compared: {}",
+            count_of_indexes(skipped)
+        ))),
         _ if repairs => Err(Failure::Damaged(format!(
             "taken keys in {}: change the entities that produce them, or the key template of the index",
             count_of_indexes(damaged)
         ))),
-        _ => Err(Failure::Damaged(format!("{} with damage: --repair repairs it", count_of_indexes(damaged)))),
+        _ => Err(Failure::Damaged(format!(
+            "{} with damage: --repair repairs it",
+            count_of_indexes(damaged)
+        ))),
     }
 }
 
@@ -370,11 +438,21 @@ fn is_of_store(error: &Error) -> bool {
 }
 
 fn count_of_indexes(count: u64) -> String {
-    if count == 1 { "1 index".to_owned() } else { format!("{count} indexes") }
+    if count == 1 {
+        "1 index".to_owned()
+    } else {
+        format!("{count} indexes")
+    }
 }
 
 fn scrub_json(id: &str, found: &ScrubReport, repairs: bool) -> serde_json::Value {
-    let ScrubReport { entries, dangling, entities, missing, taken_keys } = *found;
+    let ScrubReport {
+        entries,
+        dangling,
+        entities,
+        missing,
+        taken_keys,
+    } = *found;
     json!({
         "index": id, "entries": entries, "entities": entities, "dangling": dangling, "missing": missing,
         "taken_keys": taken_keys, "repaired": repairs,
@@ -382,9 +460,19 @@ fn scrub_json(id: &str, found: &ScrubReport, repairs: bool) -> serde_json::Value
 }
 
 fn scrub_line(id: &str, found: &ScrubReport, repairs: bool) -> String {
-    let ScrubReport { entries, dangling, entities, missing, taken_keys } = *found;
+    let ScrubReport {
+        entries,
+        dangling,
+        entities,
+        missing,
+        taken_keys,
+    } = *found;
     let id = one_line(id);
-    let end = if repairs && dangling + missing > 0 { ", repaired" } else { "" };
+    let end = if repairs && dangling + missing > 0 {
+        ", repaired"
+    } else {
+        ""
+    };
     format!(
         "{id}: {entities} entities, {entries} entries, {dangling} dangling, {missing} missing, {taken_keys} taken keys{end}\n"
     )

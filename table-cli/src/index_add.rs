@@ -5,8 +5,8 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use table_core::manifest::{
-    Discriminator, IndexDefinition, IndexState, Layout, Manifest, PartSource, Payload, Placement, StoredType,
-    TemplatePart,
+    Discriminator, IndexDefinition, IndexState, Layout, Manifest, PartSource, Payload, Placement,
+    StoredType, TemplatePart,
 };
 use table_core::model::TableName;
 use table_core::query::Query;
@@ -44,7 +44,12 @@ pub(crate) struct AddArgs {
     #[arg(long)]
     unique: bool,
     /// Properties that entries copy from their entities, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "NAME,…", conflicts_with = "full")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,…",
+        conflicts_with = "full"
+    )]
     fields: Vec<String>,
     /// Entries copy every property
     #[arg(long)]
@@ -65,11 +70,20 @@ pub(crate) struct AddArgs {
 impl AddArgs {
     /// Declares the index and builds it. 1 request for the manifest, 1 for a look at the first entities, and the requests of opening and of
     /// the build.
-    pub(crate) async fn run(&self, open: &OpenStore, table: &TableName, options: IndexOptions) -> Result<()> {
+    pub(crate) async fn run(
+        &self,
+        open: &OpenStore,
+        table: &TableName,
+        options: IndexOptions,
+    ) -> Result<()> {
         let manifest = manifest(&*open.store, table).await?;
         // An index is identified by its name and its definition. The library would take the same name with
         // another template as a second index, which a person hardly means.
-        if let Some(known) = manifest.indexes.iter().find(|stored| stored.name == self.name) {
+        if let Some(known) = manifest
+            .indexes
+            .iter()
+            .find(|stored| stored.name == self.name)
+        {
             let (id, state) = (known.id(), known.state);
             return Err(Failure::misuse(format!(
                 "the table '{table}' has the index {id}, which is {state}: `tables index STORE {table} build` continues a build; give another name for another index"
@@ -77,13 +91,17 @@ impl AddArgs {
         }
         let index = self.index(&manifest)?;
         self.check(&index, &manifest, table, open.store.profile().encrypts)?;
-        self.check_properties(open, &index, &manifest, table).await?;
+        self.check_properties(open, &index, &manifest, table)
+            .await?;
         let store = Arc::clone(&open.store);
-        let opened = IndexedEntities::open(store, table.clone(), vec![index.clone()], options).await?;
+        let opened =
+            IndexedEntities::open(store, table.clone(), vec![index.clone()], options).await?;
         let id = index.id();
         let (mut entities, mut entries) = (0, 0);
         if opened.state(id) != IndexState::Readable {
-            let build = opened.build(id)?.on_progress(build_progress(open, self.output.quiet));
+            let build = opened
+                .build(id)?
+                .on_progress(build_progress(open, self.output.quiet));
             let built = build.run().await?;
             (entities, entries) = (built.entities, built.entries);
         }
@@ -95,7 +113,9 @@ impl AddArgs {
             return print_json(&report);
         }
         let id = one_line(id);
-        print(&format!("{id} is {state}: {entities} entities, {entries} entries written\n"))
+        print(&format!(
+            "{id} is {state}: {entities} entities, {entries} entries written\n"
+        ))
     }
 
     fn index(&self, manifest: &Manifest) -> Result<Index> {
@@ -106,8 +126,8 @@ impl AddArgs {
             (Some(_), Some(other)) => Placement::OtherTable(other.clone()),
         };
         let partition = self.partition_key.as_deref().unwrap_or_default();
-        let mut index =
-            Index::keyed(&self.name, placement, partition, &self.row_key).map_err(Failure::misuse)?;
+        let mut index = Index::keyed(&self.name, placement, partition, &self.row_key)
+            .map_err(Failure::misuse)?;
         if !self.fields.is_empty() {
             index = index.with_payload(Payload::fields(self.fields.iter().cloned()));
         } else if self.full {
@@ -117,12 +137,16 @@ impl AddArgs {
             index = index.with_shape(Shape::LIST);
         }
         if let Some(filter) = &self.filter {
-            index = index.with_condition(filter.clone()).map_err(Failure::misuse)?;
+            index = index
+                .with_condition(filter.clone())
+                .map_err(Failure::misuse)?;
         }
         if let Some(of) = &self.of {
             let stored = manifest.types.iter().find(|stored| stored.name() == of);
             // A type that the manifest does not list is recognized by the property EntityType.
-            let discriminator = stored.and_then(|stored| stored.entity.as_ref()).map(|of| &of.discriminator);
+            let discriminator = stored
+                .and_then(|stored| stored.entity.as_ref())
+                .map(|of| &of.discriminator);
             index = match discriminator {
                 None => index.with_discriminator(Schema::TYPE_PROPERTY, of.clone()),
                 Some(Discriminator::Property(property)) => {
@@ -154,14 +178,20 @@ impl AddArgs {
         }
         let has = |source: &PartSource| {
             let is_whole = |part: &TemplatePart| part.transforms.is_empty() && !part.each;
-            definition.parts().any(|part| part.source == *source && is_whole(part))
+            definition
+                .parts()
+                .any(|part| part.source == *source && is_whole(part))
         };
         let missing = match (has(&PartSource::RowKey), &self.partition_key) {
             (false, _) => "{RowKey}",
             (true, Some(_)) if !has(&PartSource::PartitionKey) => "{PartitionKey}",
             _ => return Ok(()),
         };
-        let end = if self.partition_key.is_some() { "{PartitionKey}_{RowKey}" } else { "{RowKey}" };
+        let end = if self.partition_key.is_some() {
+            "{PartitionKey}_{RowKey}"
+        } else {
+            "{RowKey}"
+        };
         Err(Failure::misuse(format!(
             "two entities may have an entry of the same key, because the keys of the entries do not contain {missing} of their entity, and \
              writes of the second entity would be refused: end --row-key with {end}, or give --unique or --list"
@@ -179,7 +209,10 @@ impl AddArgs {
         let page = open.store.query(table, &Query::new(), None).await?;
         let own: Vec<_> = page.items.iter().filter(|row| is_own(row)).collect();
         let definition = index.definition();
-        let found: Vec<_> = own.iter().filter(|row| definition.entity.admits(row)).collect();
+        let found: Vec<_> = own
+            .iter()
+            .filter(|row| definition.entity.admits(row))
+            .collect();
         let is_keys = |name: &str| ["PartitionKey", "RowKey", "Timestamp"].contains(&name);
         let mut names = definition.properties_read().map_err(Failure::misuse)?;
         names.extend(self.fields.iter().cloned());
@@ -202,17 +235,29 @@ impl AddArgs {
                  check the name, or write such an entity first"
             )));
         }
-        remark(&format!("warning: none of the first {} entities of {table} {problem}", found.len()));
+        remark(&format!(
+            "warning: none of the first {} entities of {table} {problem}",
+            found.len()
+        ));
         Ok(())
     }
 
     /// Refuses an index of entities that are not one row, and an index that would show an encrypted or a large property.
-    fn check(&self, index: &Index, manifest: &Manifest, table: &TableName, decrypts: bool) -> Result<()> {
-        let covered = |stored: &&StoredType| self.of.as_deref().is_none_or(|of| of == stored.name());
+    fn check(
+        &self,
+        index: &Index,
+        manifest: &Manifest,
+        table: &TableName,
+        decrypts: bool,
+    ) -> Result<()> {
+        let covered =
+            |stored: &&StoredType| self.of.as_deref().is_none_or(|of| of == stored.name());
         for stored in manifest.types.iter().filter(covered) {
             let of = stored.name();
             let refused = |reason: &str| {
-                Failure::failed(format!("{reason}, and nothing was changed: give --type for another type"))
+                Failure::failed(format!(
+                    "{reason}, and nothing was changed: give --type for another type"
+                ))
             };
             let large: Vec<&str> = match &stored.layout {
                 Layout::Plain => Vec::new(),
@@ -231,7 +276,12 @@ impl AddArgs {
                     "the index would show '{name}' of the type {of}, which is encrypted"
                 )));
             }
-            if let Some(name) = stored.encrypted.iter().find(|name| copies(name)).filter(|_| !decrypts) {
+            if let Some(name) = stored
+                .encrypted
+                .iter()
+                .find(|name| copies(name))
+                .filter(|_| !decrypts)
+            {
                 return Err(Failure::misuse(format!(
                     "the index would copy '{name}' of the type {of}, which is encrypted: give --keys, and nothing was changed"
                 )));
@@ -247,7 +297,10 @@ impl AddArgs {
 }
 
 /// Shows the entities that a build has read, and the reasons of its waits.
-pub(crate) fn build_progress(open: &OpenStore, is_quiet: bool) -> impl FnMut(BuildProgress) + Send + 'static {
+pub(crate) fn build_progress(
+    open: &OpenStore,
+    is_quiet: bool,
+) -> impl FnMut(BuildProgress) + Send + 'static {
     let shown = SharedProgress::new(Progress::new("read", open.meter.clone(), is_quiet));
     move |progress| {
         shown.set(progress.entities as u64);

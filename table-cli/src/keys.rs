@@ -14,7 +14,9 @@ use serde::Deserialize;
 use table_core::manifest::Manifest;
 use table_core::model::TableName;
 use table_core::store::TableStore;
-use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys, LegacyV1, OaepHash, RsaKeyWrap};
+use table_encryption::{
+    AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys, LegacyV1, OaepHash, RsaKeyWrap,
+};
 use zeroize::Zeroizing;
 
 use crate::failure::{Failure, Result};
@@ -93,25 +95,37 @@ impl KeyArgs {
     /// Reads the keys; `None` if none are given. No error repeats a part of the file.
     pub(crate) fn read(&self) -> Result<Option<KeyRing>> {
         let (text, directory, place) = match (&self.file, std::env::var(KEYS_VARIABLE)) {
-            (Some(path), _) => (read(path)?, path.parent().map(Path::to_owned), path.display().to_string()),
+            (Some(path), _) => (
+                read(path)?,
+                path.parent().map(Path::to_owned),
+                path.display().to_string(),
+            ),
             // The text of the file itself, for containers whose secrets are variables.
             (None, Ok(text)) if text.trim_start().starts_with('{') => {
                 (Zeroizing::new(text), None, KEYS_VARIABLE.to_owned())
             }
             (None, Ok(path)) => {
                 let path = PathBuf::from(path);
-                (read(&path)?, path.parent().map(Path::to_owned), path.display().to_string())
+                (
+                    read(&path)?,
+                    path.parent().map(Path::to_owned),
+                    path.display().to_string(),
+                )
             }
             (None, Err(_)) => return Ok(None),
         };
         let directory = directory.unwrap_or_default();
-        parse(&text, &directory).map(Some).map_err(|reason| Failure::misuse(format!("{place}: {reason}")))
+        parse(&text, &directory)
+            .map(Some)
+            .map_err(|reason| Failure::misuse(format!("{place}: {reason}")))
     }
 
     /// Reads the keys of a command that needs them.
     pub(crate) fn required(&self) -> Result<KeyRing> {
         self.read()?.ok_or_else(|| {
-            Failure::misuse(format!("this command needs keys: give --keys FILE, or set {KEYS_VARIABLE}"))
+            Failure::misuse(format!(
+                "this command needs keys: give --keys FILE, or set {KEYS_VARIABLE}"
+            ))
         })
     }
 
@@ -127,7 +141,9 @@ impl KeyArgs {
 impl KeyRing {
     /// Lets an open store decrypt and encrypt these tables. 1 request for the manifest of each table.
     pub(crate) async fn apply(&self, open: &mut OpenStore, tables: &[TableName]) -> Result<()> {
-        let store = self.wrap(&open.store, tables, Unmigrated::Refused, &[]).await?;
+        let store = self
+            .wrap(&open.store, tables, Unmigrated::Refused, &[])
+            .await?;
         open.store = Arc::new(store);
         Ok(())
     }
@@ -172,9 +188,16 @@ impl KeyRing {
     }
 
     /// The names of the encrypted properties of a table, by the file and by the manifest. 1 request.
-    pub(crate) async fn names(&self, store: &Arc<dyn TableStore>, table: &TableName) -> Result<Vec<String>> {
+    pub(crate) async fn names(
+        &self,
+        store: &Arc<dyn TableStore>,
+        table: &TableName,
+    ) -> Result<Vec<String>> {
         let manifest = manifest(&**store, table).await?;
-        let declared = manifest.types.iter().flat_map(|stored| stored.encrypted.iter().cloned());
+        let declared = manifest
+            .types
+            .iter()
+            .flat_map(|stored| stored.encrypted.iter().cloned());
         // Both count: a manifest lists what programs have declared, and the file has what a migration is
         // about to encrypt.
         let by_file = self.encrypt.get(table).into_iter().flatten().cloned();
@@ -191,8 +214,15 @@ impl KeyRing {
 }
 
 /// Refuses a table whose manifest has encrypted properties, unless the store has their keys.
-pub(crate) fn check_keys(manifest: &Manifest, table: &TableName, store: &dyn TableStore) -> Result<()> {
-    let encrypted = manifest.types.iter().find(|stored| !stored.encrypted.is_empty());
+pub(crate) fn check_keys(
+    manifest: &Manifest,
+    table: &TableName,
+    store: &dyn TableStore,
+) -> Result<()> {
+    let encrypted = manifest
+        .types
+        .iter()
+        .find(|stored| !stored.encrypted.is_empty());
     match encrypted.filter(|_| !store.profile().encrypts) {
         None => Ok(()),
         Some(stored) => Err(Failure::misuse(format!(
@@ -208,7 +238,11 @@ fn read(path: &Path) -> Result<Zeroizing<String>> {
         let name = path.display().to_string();
         // The text of the keys in place of the name of their file.
         let is_path = name.contains(['/', '.']) && !name.contains('{') && !may_be_secret(&name);
-        let name = if is_path { name } else { "the file of keys".to_owned() };
+        let name = if is_path {
+            name
+        } else {
+            "the file of keys".to_owned()
+        };
         Failure::misuse(format!("{name} cannot be read: {error}"))
     })
 }
@@ -222,13 +256,21 @@ fn parse(text: &str, directory: &Path) -> Result<KeyRing, String> {
             error.column()
         )
     })?;
-    let keys = ring(&file.keys, directory)?.ok_or("`keys` is empty: a key is needed that encrypts")?;
+    let keys =
+        ring(&file.keys, directory)?.ok_or("`keys` is empty: a key is needed that encrypts")?;
     let legacy = ring(&file.legacy_keys, directory)?;
     let mut encrypt = BTreeMap::new();
     for (name, properties) in file.encrypt {
-        encrypt.insert(TableName::new(name.as_str()).map_err(|error| error.to_string())?, properties);
+        encrypt.insert(
+            TableName::new(name.as_str()).map_err(|error| error.to_string())?,
+            properties,
+        );
     }
-    Ok(KeyRing { keys, legacy, encrypt })
+    Ok(KeyRing {
+        keys,
+        legacy,
+        encrypt,
+    })
 }
 
 fn ring(entries: &[Entry], directory: &Path) -> Result<Option<Keys>, String> {
@@ -244,11 +286,17 @@ fn ring(entries: &[Entry], directory: &Path) -> Result<Option<Keys>, String> {
 }
 
 fn key(entry: &Entry, directory: &Path) -> Result<Arc<dyn KeyWrap>, String> {
-    let id =
-        || entry.id.clone().ok_or("it has no id: give each key an id with its version, such as kek-2027");
+    let id = || {
+        entry
+            .id
+            .clone()
+            .ok_or("it has no id: give each key an id with its version, such as kek-2027")
+    };
     match (&entry.aes, &entry.rsa, &entry.vault) {
         (Some(base64), None, None) => {
-            let bytes = STANDARD.decode(base64.trim()).map_err(|_| "`aes` is not base64")?;
+            let bytes = STANDARD
+                .decode(base64.trim())
+                .map_err(|_| "`aes` is not base64")?;
             let key = AesKeyWrap::new(id()?, &KeyBytes::from(bytes));
             Ok(Arc::new(key.map_err(|error| error.to_string())?))
         }
@@ -276,14 +324,22 @@ fn rsa(id: &str, path: &Path, algorithm: Option<&str>) -> Result<Arc<dyn KeyWrap
         )
     };
     let key = match PrivatePkcs8KeyDer::from_pem_slice(&pem) {
-        Ok(private) => RsaKeyWrap::from_pkcs8(id, &KeyBytes::from(private.secret_pkcs8_der().to_vec()), hash),
+        Ok(private) => RsaKeyWrap::from_pkcs8(
+            id,
+            &KeyBytes::from(private.secret_pkcs8_der().to_vec()),
+            hash,
+        ),
         Err(_) => {
             let public = SubjectPublicKeyInfoDer::from_pem_slice(&pem).map_err(|_| form())?;
             RsaKeyWrap::from_public_der(id, &public, hash)
         }
     };
     let key = key.map_err(|error| error.to_string())?;
-    Ok(Arc::new(if algorithm == Some("RSA") { key.with_algorithm_name("RSA") } else { key }))
+    Ok(Arc::new(if algorithm == Some("RSA") {
+        key.with_algorithm_name("RSA")
+    } else {
+        key
+    }))
 }
 
 #[cfg(feature = "key-vault")]
@@ -320,18 +376,32 @@ mod tests {
             ("{", "line 1"),
             (r#"{"keys":[]}"#, "is empty"),
             (r#"{"keys":[{"id":"a","aes":17}]}"#, "line 1, column"),
-            (r#"{"keys":[{"id":"a","aes":"se7en"}]}"#, "the key 1: `aes` is not base64"),
-            (r#"{"keys":[{"id":"a","aes":"c2U3ZW4="}]}"#, "16, 24 or 32 bytes"),
-            (r#"{"keys":[{"aes":"c2U3ZW5zZTdlbnNlN2VuIQ=="}]}"#, "has no id"),
+            (
+                r#"{"keys":[{"id":"a","aes":"se7en"}]}"#,
+                "the key 1: `aes` is not base64",
+            ),
+            (
+                r#"{"keys":[{"id":"a","aes":"c2U3ZW4="}]}"#,
+                "16, 24 or 32 bytes",
+            ),
+            (
+                r#"{"keys":[{"aes":"c2U3ZW5zZTdlbnNlN2VuIQ=="}]}"#,
+                "has no id",
+            ),
             (r#"{"keys":[{"id":"a"}]}"#, "one of aes, rsa and vault"),
-            (r#"{"keys":[{"id":"a","rsa":"absent.pem"}]}"#, "absent.pem cannot be read"),
+            (
+                r#"{"keys":[{"id":"a","rsa":"absent.pem"}]}"#,
+                "absent.pem cannot be read",
+            ),
             (r#"{"keys":[{"id":"a","se7en":"x"}]}"#, "line 1"),
             (
                 r#"{"keys":[{"id":"a","aes":"c2U3ZW5zZTdlbnNlN2VuIQ=="}],"encrypt":{"1":[]}}"#,
                 "invalid table name",
             ),
         ] {
-            let Err(error) = parse(text, Path::new("")) else { panic!("{text}") };
+            let Err(error) = parse(text, Path::new("")) else {
+                panic!("{text}")
+            };
             assert!(
                 error.contains(reason) && !error.contains("se7en") && !error.contains("c2U3"),
                 "{text}: {error}"

@@ -103,7 +103,9 @@ pub(crate) fn ask(question: &str) -> bool {
     let _ = write!(err, "{} [y/N] ", indented(question));
     let _ = err.flush();
     let mut answer = String::new();
-    let is_read = io::stdin().read_line(&mut answer).is_ok_and(|bytes| bytes > 0);
+    let is_read = io::stdin()
+        .read_line(&mut answer)
+        .is_ok_and(|bytes| bytes > 0);
     if !is_read {
         let _ = writeln!(err);
     }
@@ -122,7 +124,11 @@ impl DataOutput {
     /// Standard output of the process.
     pub(crate) fn new() -> Self {
         let out = io::stdout();
-        if out.is_terminal() { Self::Terminal(Escaping::new(out)) } else { Self::Exact(out) }
+        if out.is_terminal() {
+            Self::Terminal(Escaping::new(out))
+        } else {
+            Self::Exact(out)
+        }
     }
 }
 
@@ -152,7 +158,10 @@ pub(crate) struct Escaping<W> {
 
 impl<W> Escaping<W> {
     const fn new(out: W) -> Self {
-        Self { out, incomplete: Vec::new() }
+        Self {
+            out,
+            incomplete: Vec::new(),
+        }
     }
 }
 
@@ -172,7 +181,9 @@ impl<W: Write> Write for Escaping<W> {
             match chunk.invalid() {
                 [] => {}
                 // A character has at most four bytes.
-                tail if chunks.peek().is_none() && tail.len() < 4 => self.incomplete = tail.to_vec(),
+                tail if chunks.peek().is_none() && tail.len() < 4 => {
+                    self.incomplete = tail.to_vec()
+                }
                 _ => shown.push('\u{fffd}'),
             }
         }
@@ -195,13 +206,22 @@ mod tests {
     #[test]
     fn foreign_text_is_one_line_of_visible_characters() {
         let shown = one_line(FOREIGN);
-        assert_eq!(shown, r"a\u001b[2Jb\u009bc\u007f\u000d\u000a\u202ed\u2066\u061cé\u001b]0;t\u0007");
-        assert!(matches!(one_line("Grüße, 世界 \u{1f600}"), Cow::Borrowed(_)));
+        assert_eq!(
+            shown,
+            r"a\u001b[2Jb\u009bc\u007f\u000d\u000a\u202ed\u2066\u061cé\u001b]0;t\u0007"
+        );
+        assert!(matches!(
+            one_line("Grüße, 世界 \u{1f600}"),
+            Cow::Borrowed(_)
+        ));
     }
 
     #[test]
     fn a_line_end_in_foreign_text_begins_no_remark() {
-        assert_eq!(indented("error: no\n\nerror: \u{1b}yes\n"), "error: no\n\n  error: \\u001byes");
+        assert_eq!(
+            indented("error: no\n\nerror: \u{1b}yes\n"),
+            "error: no\n\n  error: \\u001byes"
+        );
     }
 
     #[test]
@@ -209,10 +229,15 @@ mod tests {
         let json = serde_json::json!({ FOREIGN: FOREIGN });
         let mut out = Escaping::new(Vec::new());
         // Byte by byte: a write may end within a character.
-        json.to_string().bytes().for_each(|byte| out.write_all(&[byte]).unwrap());
+        json.to_string()
+            .bytes()
+            .for_each(|byte| out.write_all(&[byte]).unwrap());
         let shown = String::from_utf8(out.out).unwrap();
         assert!(!shown.contains(is_active), "{shown:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), json);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            json
+        );
     }
 
     #[test]

@@ -75,7 +75,9 @@ pub(crate) async fn stopped() {
     #[cfg(unix)]
     // From the first call on, the runtime handles these signals instead of the system: they no longer end the process by themselves, so
     // every command that calls this must end when it returns.
-    if let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+    if let Ok(mut terminated) =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+    {
         tokio::select! {
             _ = terminated.recv() => {}
             _ = tokio::signal::ctrl_c() => {}

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 use plotters::coord::Shift;
 use plotters::prelude::{
-    ChartBuilder, DrawingArea, IntoDrawingArea as _, IntoFont as _, RGBColor, Rectangle, SVGBackend, WHITE,
+    ChartBuilder, DrawingArea, IntoDrawingArea as _, IntoFont as _, RGBColor, Rectangle,
+    SVGBackend, WHITE,
 };
 use plotters::style::Color as _;
 use serde_json::json;
@@ -51,7 +52,10 @@ pub(crate) struct PlotArgs {
 
 fn svg(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+    match path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
+    {
         true => Ok(path),
         false => Err("the picture is SVG: give a file that ends in .svg".to_owned()),
     }
@@ -63,10 +67,14 @@ impl PlotArgs {
         let table = &self.table;
         let work = async |open: &mut OpenStore| {
             let found = self.examined(open);
-            let found = until_stopped(found, "no file was written: run the same command again").await?;
+            let found =
+                until_stopped(found, "no file was written: run the same command again").await?;
             Ok((found, open.meter.total()))
         };
-        let (found, requests) = self.store.with_open(Access::Read, self.long.pace, work).await?;
+        let (found, requests) = self
+            .store
+            .with_open(Access::Read, self.long.pace, work)
+            .await?;
         if !found.is_complete {
             return Err(Failure::Damaged(format!(
                 "a page of the table '{table}' is damaged, and no file was written: `tables doctor` says more"
@@ -82,7 +90,10 @@ impl PlotArgs {
             return print_json(&report);
         }
         if !self.long.quiet {
-            remark(&format!("{table}: {} rows drawn, {requests} requests", found.rows));
+            remark(&format!(
+                "{table}: {} rows drawn, {requests} requests",
+                found.rows
+            ));
         }
         Ok(())
     }
@@ -110,8 +121,10 @@ fn draw(table: &str, found: &TableExamination) -> Drawn<String> {
         // The block ends the borrow of `picture`.
         let root = SVGBackend::with_string(&mut picture, PIXELS).into_drawing_area();
         root.fill(&WHITE)?;
-        let [largest, partitions, sizes, writes] =
-            root.split_evenly((4, 1)).try_into().map_err(|_| "the picture was not split into four charts")?;
+        let [largest, partitions, sizes, writes] = root
+            .split_evenly((4, 1))
+            .try_into()
+            .map_err(|_| "the picture was not split into four charts")?;
         let counts = &found.partitions;
         let bars = counts
             .largest
@@ -119,10 +132,23 @@ fn draw(table: &str, found: &TableExamination) -> Drawn<String> {
             .take(PARTITION_BARS)
             .map(|size| (label(&size.partition), size.rows))
             .collect();
-        chart(&largest, &format!("{table}: the largest of {} partitions", counts.count), "rows", &bars)?;
-        let bars =
-            counts.by_rows.iter().map(|(below, partitions)| (format!("< {below}"), *partitions)).collect();
-        chart(&partitions, "partitions by their number of rows", "partitions", &bars)?;
+        chart(
+            &largest,
+            &format!("{table}: the largest of {} partitions", counts.count),
+            "rows",
+            &bars,
+        )?;
+        let bars = counts
+            .by_rows
+            .iter()
+            .map(|(below, partitions)| (format!("< {below}"), *partitions))
+            .collect();
+        chart(
+            &partitions,
+            "partitions by their number of rows",
+            "partitions",
+            &bars,
+        )?;
         let bars = found
             .sizes
             .iter()
@@ -143,16 +169,27 @@ fn title(found: &TableExamination) -> String {
 
 /// The bars of every interval, the empty ones included.
 fn over_time(found: &TableExamination) -> Bars {
-    let ends = found.writes.intervals.first().zip(found.writes.intervals.last());
-    let Some(((first, _), (last, _))) = ends else { return Bars::new() };
+    let ends = found
+        .writes
+        .intervals
+        .first()
+        .zip(found.writes.intervals.last());
+    let Some(((first, _), (last, _))) = ends else {
+        return Bars::new();
+    };
     // In ticks of 100 ns. The examination has only the intervals with writes, so the loop fills the gaps.
-    let step = i64::try_from(found.writes.seconds).unwrap_or(i64::MAX).saturating_mul(10_000_000);
+    let step = i64::try_from(found.writes.seconds)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(10_000_000);
     let mut counts = found.writes.intervals.iter().peekable();
     let mut bars = Bars::new();
     let mut at = first.get();
     while at <= last.get() {
-        let rows = counts.next_if(|(time, _)| time.get() <= at).map_or(0, |(_, rows)| *rows);
-        let time = Ticks::new(at).map(|time| time.to_datetime().format("%Y-%m-%d %H:%M:%S").to_string());
+        let rows = counts
+            .next_if(|(time, _)| time.get() <= at)
+            .map_or(0, |(_, rows)| *rows);
+        let time =
+            Ticks::new(at).map(|time| time.to_datetime().format("%Y-%m-%d %H:%M:%S").to_string());
         bars.push((time.unwrap_or_default(), rows));
         at = at.saturating_add(step);
     }
@@ -169,7 +206,13 @@ fn bytes(below: u64) -> String {
 
 /// The beginning of a key, in characters that every viewer shows.
 fn label(key: &str) -> String {
-    let shown = |c: char| if c.is_alphanumeric() || "-_.:+ ".contains(c) { c } else { '·' };
+    let shown = |c: char| {
+        if c.is_alphanumeric() || "-_.:+ ".contains(c) {
+            c
+        } else {
+            '·'
+        }
+    };
     let mut label: String = key.chars().take(LABEL_CHARS).map(shown).collect();
     if key.chars().nth(LABEL_CHARS).is_some() {
         label.push('…');
@@ -178,7 +221,12 @@ fn label(key: &str) -> String {
 }
 
 fn chart(area: &Area<'_>, title: &str, unit: &str, bars: &Bars) -> Drawn {
-    let most = bars.iter().map(|(_, height)| *height).max().unwrap_or_default().max(1) as f64;
+    let most = bars
+        .iter()
+        .map(|(_, height)| *height)
+        .max()
+        .unwrap_or_default()
+        .max(1) as f64;
     let count = bars.len().max(1);
     let text = ("sans-serif", 14).into_font().color(&INK);
     let mut chart = ChartBuilder::on(area)
@@ -194,15 +242,27 @@ fn chart(area: &Area<'_>, title: &str, unit: &str, bars: &Bars) -> Drawn {
         bar.map(|(name, _)| name.clone()).unwrap_or_default()
     };
     let mut mesh = chart.configure_mesh();
-    mesh.disable_x_mesh().light_line_style(WHITE).bold_line_style(GRID).axis_style(INK);
+    mesh.disable_x_mesh()
+        .light_line_style(WHITE)
+        .bold_line_style(GRID)
+        .axis_style(INK);
     // A name for each bar where there is room: times are longer than the names of other bars.
     let names = if bars.len() > 25 { 6 } else { count };
-    mesh.label_style(text.clone()).axis_desc_style(text).x_labels(names).y_labels(5).y_desc(unit);
-    mesh.x_label_formatter(&name).y_label_formatter(&|value| format!("{value}")).draw()?;
+    mesh.label_style(text.clone())
+        .axis_desc_style(text)
+        .x_labels(names)
+        .y_labels(5)
+        .y_desc(unit);
+    mesh.x_label_formatter(&name)
+        .y_label_formatter(&|value| format!("{value}"))
+        .draw()?;
     let half = if bars.len() > 60 { 0.5 } else { 0.4 };
     chart.draw_series(bars.iter().enumerate().map(|(at, (_, height))| {
         let at = at as f64;
-        Rectangle::new([(at - half, 0.0), (at + half, *height as f64)], BLUE.filled())
+        Rectangle::new(
+            [(at - half, 0.0), (at + half, *height as f64)],
+            BLUE.filled(),
+        )
     }))?;
     Ok(())
 }
@@ -219,6 +279,10 @@ mod tests {
 
     #[test]
     fn an_empty_table_is_drawn() {
-        assert!(draw("Empty", &TableExamination::default()).unwrap().starts_with("<svg"));
+        assert!(
+            draw("Empty", &TableExamination::default())
+                .unwrap()
+                .starts_with("<svg")
+        );
     }
 }

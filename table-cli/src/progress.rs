@@ -59,7 +59,11 @@ impl Progress {
     /// Starts to count. `verb` says what happens to rows, such as `exported`. `is_quiet` shows nothing.
     pub(crate) fn new(verb: &'static str, meter: RequestMeter, is_quiet: bool) -> Self {
         let has_bar = !is_quiet && stderr().is_terminal();
-        let bar = if has_bar { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = if has_bar {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} [{elapsed}]") {
             bar.set_style(style);
         }
@@ -124,7 +128,10 @@ impl Progress {
         if !self.bar.is_hidden() {
             self.bar.set_message(self.text());
             self.bar.tick();
-        } else if self.last_line.is_some_and(|last| last.elapsed() >= LINE_INTERVAL) {
+        } else if self
+            .last_line
+            .is_some_and(|last| last.elapsed() >= LINE_INTERVAL)
+        {
             remark(&self.text());
             self.last_line = Some(Instant::now());
         }
@@ -137,19 +144,30 @@ impl Progress {
 
     fn text(&self) -> String {
         let elapsed = self.started.elapsed();
-        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+        let millis = u64::try_from(elapsed.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1);
         let rate = (self.rows - self.resumed).saturating_mul(1000) / millis;
         // Programs may add rows after the count. The rest is unknown then.
         let total = self.total.filter(|total| *total >= self.rows);
-        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let of = total
+            .map(|total| format!(" of {total}"))
+            .unwrap_or_default();
         let left = match (total, &self.file) {
             (Some(total), _) if rate > 0 => Some(Duration::from_secs((total - self.rows) / rate)),
             (None, Some(file)) => file.time_left(elapsed),
             (None, None) => self.time_left_of_stored(elapsed),
             _ => None,
         };
-        let left = left.map(|left| format!(", {} left", indicatif::HumanDuration(left))).unwrap_or_default();
-        format!("{}{of} rows {}, {rate} rows/s, {} requests{left}", self.rows, self.verb, self.meter.total())
+        let left = left
+            .map(|left| format!(", {} left", indicatif::HumanDuration(left)))
+            .unwrap_or_default();
+        format!(
+            "{}{of} rows {}, {rate} rows/s, {} requests{left}",
+            self.rows,
+            self.verb,
+            self.meter.total()
+        )
     }
 
     /// The time that the rows of the store that are left take at the rate of this run.
@@ -172,7 +190,10 @@ impl SharedProgress {
 
     /// Sets the number of rows so far; see [`Progress::set`].
     pub(crate) fn set(&self, rows: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).set(rows);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .set(rows);
     }
 
     /// Sets the total, and starts the clock of the rate. The counts stay. For progress that was created before its work began.
@@ -184,12 +205,18 @@ impl SharedProgress {
 
     /// Counts rows that earlier runs have done; see [`Progress::resume`].
     pub(crate) fn resume(&self, rows: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).resume(rows);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .resume(rows);
     }
 
     /// Counts rows, and the rows that were read to find them.
     pub(crate) fn add_with_read(&self, rows: u64, read: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).add_with_read(rows, read);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add_with_read(rows, read);
     }
 
     /// Returns the listener of a job whose first report is the number of rows of earlier runs.
@@ -216,7 +243,9 @@ mod tests {
 
     fn shown(progress: Progress, rows: u64) -> String {
         let mut progress = progress;
-        progress.started = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        progress.started = Instant::now()
+            .checked_sub(Duration::from_secs(100))
+            .unwrap();
         progress.add(rows);
         progress.text()
     }
@@ -224,23 +253,35 @@ mod tests {
     #[test]
     fn the_text_has_rate_requests_and_an_estimate() {
         let new = || Progress::new("imported", RequestMeter::new(), true);
-        assert_eq!(shown(new(), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        assert_eq!(
+            shown(new(), 1000),
+            "1000 rows imported, 10 rows/s, 0 requests"
+        );
         assert_eq!(
             shown(new().with_total(3000), 1000),
             "1000 of 3000 rows imported, 10 rows/s, 0 requests, 3 minutes left"
         );
         // More rows than were announced: no estimate.
-        assert_eq!(shown(new().with_total(500), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        assert_eq!(
+            shown(new().with_total(500), 1000),
+            "1000 rows imported, 10 rows/s, 0 requests"
+        );
         let half = FilePosition::new(Arc::new(AtomicU64::new(500)), 1000);
         assert_eq!(
             shown(new().with_file(Some(half)), 1000),
             "1000 rows imported, 10 rows/s, 0 requests, 2 minutes left"
         );
         let none = FilePosition::new(Arc::default(), 1000);
-        assert_eq!(shown(new().with_file(Some(none)), 1000), "1000 rows imported, 10 rows/s, 0 requests");
+        assert_eq!(
+            shown(new().with_file(Some(none)), 1000),
+            "1000 rows imported, 10 rows/s, 0 requests"
+        );
         // A store that tells its number of rows.
         let stored = new().with_stored_rows(Some(3000));
-        assert_eq!(shown(stored, 1000), "1000 rows imported, 10 rows/s, 0 requests, 3 minutes left");
+        assert_eq!(
+            shown(stored, 1000),
+            "1000 rows imported, 10 rows/s, 0 requests, 3 minutes left"
+        );
     }
 
     #[test]
@@ -253,7 +294,10 @@ mod tests {
         let new = || resumed(Progress::new("copied", RequestMeter::new(), true));
         let text = "6000 rows copied, 10 rows/s, 0 requests";
         assert_eq!(shown(new(), 1000), text);
-        assert_eq!(shown(new().with_stored_rows(Some(8000)), 1000), format!("{text}, 3 minutes left"));
+        assert_eq!(
+            shown(new().with_stored_rows(Some(8000)), 1000),
+            format!("{text}, 3 minutes left")
+        );
         let of = "6000 of 8000 rows copied, 10 rows/s, 0 requests, 3 minutes left";
         assert_eq!(shown(new().with_total(8000), 1000), of);
         let listened = SharedProgress::new(Progress::new("copied", RequestMeter::new(), true));

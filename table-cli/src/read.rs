@@ -42,13 +42,20 @@ pub(crate) struct ListArgs {
 impl ListArgs {
     /// Prints the tables, one on a line.
     pub(crate) async fn run(&self) -> Result<()> {
-        self.store.with_open(Access::Read, self.pace, async |open| self.list(open).await).await
+        self.store
+            .with_open(Access::Read, self.pace, async |open| self.list(open).await)
+            .await
     }
 
     async fn list(&self, open: &OpenStore) -> Result<()> {
         let tables = open.store.all_tables(self.prefix.as_deref()).await?;
         if !self.long {
-            return print(&tables.iter().map(|table| format!("{table}\n")).collect::<String>());
+            return print(
+                &tables
+                    .iter()
+                    .map(|table| format!("{table}\n"))
+                    .collect::<String>(),
+            );
         }
         for table in tables {
             print(&long_line(&*open.store, &table).await?)?;
@@ -63,17 +70,29 @@ async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> 
     let page = store.query(table, &Query::new(), None).await?;
     let more = if page.continuation.is_some() { "+" } else { "" };
     let manifest = manifest(store, table).await?;
-    let bytes: usize = page.items.iter().map(|row| entity_size(row.key(), row.properties())).sum();
+    let bytes: usize = page
+        .items
+        .iter()
+        .map(|row| entity_size(row.key(), row.properties()))
+        .sum();
     let (rows, kib) = (page.items.len(), bytes.div_ceil(1024));
-    Ok(format!("{table}\t{rows}{more} rows\t{kib}{more} KiB{}\n", types_and_indexes(&manifest)))
+    Ok(format!(
+        "{table}\t{rows}{more} rows\t{kib}{more} KiB{}\n",
+        types_and_indexes(&manifest)
+    ))
 }
 
 /// The list of the types, and the list of the indexes with their states, each with a tab before it; nothing for an empty list.
 fn types_and_indexes(manifest: &Manifest) -> String {
     let index = |index: &StoredIndex| format!("{} ({})", one_line(&index.name), index.state);
     let indexes: Vec<_> = manifest.indexes.iter().map(index).collect();
-    let types = manifest.types.iter().filter_map(|stored| stored.entity.as_ref());
-    let types: Vec<_> = types.map(|entity| one_line(&entity.name).into_owned()).collect();
+    let types = manifest
+        .types
+        .iter()
+        .filter_map(|stored| stored.entity.as_ref());
+    let types: Vec<_> = types
+        .map(|entity| one_line(&entity.name).into_owned())
+        .collect();
     let mut out = String::new();
     for (name, list) in [("types", types), ("indexes", indexes)] {
         if !list.is_empty() {
@@ -106,7 +125,9 @@ impl GetArgs {
     pub(crate) async fn run(&self) -> Result<()> {
         let key = Key::new(&self.partition, &self.row).map_err(Failure::misuse)?;
         let get = async |open: &mut OpenStore| self.get(open, &key).await;
-        self.store.with_open(Access::Read, Pace::default(), get).await
+        self.store
+            .with_open(Access::Read, Pace::default(), get)
+            .await
     }
 
     async fn get(&self, open: &mut OpenStore, key: &Key) -> Result<()> {
@@ -157,14 +178,18 @@ impl QueryArgs {
             // This property tells index entries from entities, so it is read in addition to the selected
             // ones.
             let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
-            query = query.with_select(Select::new(self.select.iter().map(String::as_str).chain(index_name)));
+            query = query.with_select(Select::new(
+                self.select.iter().map(String::as_str).chain(index_name),
+            ));
         }
         let work = async |open: &mut OpenStore| {
             // `--explain` sends no request, and keys need the manifest.
             if self.explain {
                 return print(&explain(&query, open));
             }
-            self.keys.apply(open, std::slice::from_ref(&self.table)).await?;
+            self.keys
+                .apply(open, std::slice::from_ref(&self.table))
+                .await?;
             self.print_pages(open, query).await
         };
         self.store.with_open(Access::Read, self.pace, work).await
@@ -189,7 +214,11 @@ impl QueryArgs {
             if let Some(next) = &page.continuation {
                 cycles.add(next, page.items.len())?;
             }
-            let mut rows: Vec<_> = page.items.into_iter().filter(|row| self.selection.shows(row)).collect();
+            let mut rows: Vec<_> = page
+                .items
+                .into_iter()
+                .filter(|row| self.selection.shows(row))
+                .collect();
             rows.truncate(left);
             left -= rows.len();
             shown += rows.len();
@@ -207,7 +236,10 @@ impl QueryArgs {
         unprinted.iter().try_for_each(|rows| printer.page(rows))?;
         printer.end()?;
         if self.format == Format::Table {
-            remark(&format!("{shown} entities, {} requests", open.meter.total()));
+            remark(&format!(
+                "{shown} entities, {} requests",
+                open.meter.total()
+            ));
         }
         Ok(())
     }
@@ -253,14 +285,22 @@ impl CountArgs {
         let table = &self.table;
         // This property tells index entries from entities. It is read only if they are left out.
         let index_name = self.selection.hides_index_entries().then_some(INDEX_NAME);
-        let keys = Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY].into_iter().chain(index_name));
+        let keys = Select::new(
+            [Filter::PARTITION_KEY, Filter::ROW_KEY]
+                .into_iter()
+                .chain(index_name),
+        );
         let query = self.selection.query().with_select(keys);
         let work = async |open: &mut OpenStore| {
             let count = self.count(open, query);
-            let count = until_stopped(count, "nothing was changed: run the same command again").await?;
+            let count =
+                until_stopped(count, "nothing was changed: run the same command again").await?;
             Ok((count, open.meter.total()))
         };
-        let (count, requests) = self.store.with_open(Access::Read, self.long.pace, work).await?;
+        let (count, requests) = self
+            .store
+            .with_open(Access::Read, self.long.pace, work)
+            .await?;
         // The number alone is on the last line.
         match self.long.json {
             true => print_json(&json!({"table": table, "count": count, "requests": requests})),
@@ -271,11 +311,18 @@ impl CountArgs {
     async fn count(&self, open: &OpenStore, query: Query) -> Result<u64> {
         let table = &self.table;
         let mut pages = open.store.query_pages(table.clone(), query);
-        let tables = self.selection.reads_all().then_some(std::slice::from_ref(table));
+        let tables = self
+            .selection
+            .reads_all()
+            .then_some(std::slice::from_ref(table));
         let mut progress = open.progress_of(tables, "counted", self.long.quiet).await;
         let mut count = 0_u64;
         while let Some(page) = pages.try_next().await? {
-            let found = page.items.iter().filter(|row| self.selection.shows(row)).count() as u64;
+            let found = page
+                .items
+                .iter()
+                .filter(|row| self.selection.shows(row))
+                .count() as u64;
             count += found;
             progress.add_with_read(found, page.items.len() as u64);
         }

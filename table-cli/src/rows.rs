@@ -36,25 +36,43 @@ impl Printer {
     /// Makes a printer. `select` is empty if every property is printed.
     pub(crate) fn new(format: Format, select: &[String]) -> Result<Self> {
         let names = ["PartitionKey", "RowKey"];
-        let select: Vec<_> = select.iter().filter(|name| !names.contains(&name.as_str())).cloned().collect();
+        let select: Vec<_> = select
+            .iter()
+            .filter(|name| !names.contains(&name.as_str()))
+            .cloned()
+            .collect();
         let select = Columns::new(&select);
-        let rows = (format == Format::Csv && select.is_empty()).then(CsvRows::new).transpose()?;
+        let rows = (format == Format::Csv && select.is_empty())
+            .then(CsvRows::new)
+            .transpose()?;
         // The columns are known, so pages are printed as they come, after this header.
         if format == Format::Csv && rows.is_none() {
             print_data(&csv_line(&header(&select, Types::Omitted))?)?;
         }
-        Ok(Self { format, select, rows })
+        Ok(Self {
+            format,
+            select,
+            rows,
+        })
     }
 
     /// Prints a page.
     pub(crate) fn page(&mut self, entities: &[Entity]) -> Result<()> {
         match (self.format, &mut self.rows) {
             _ if entities.is_empty() => Ok(()),
-            (Format::Json, _) => print_data(entities.iter().map(entity_json).collect::<String>().as_bytes()),
+            (Format::Json, _) => print_data(
+                entities
+                    .iter()
+                    .map(entity_json)
+                    .collect::<String>()
+                    .as_bytes(),
+            ),
             (Format::Table, _) => {
                 let mut columns = self.select.clone();
                 if columns.is_empty() {
-                    entities.iter().for_each(|entity| add_columns(&mut columns, entity));
+                    entities
+                        .iter()
+                        .for_each(|entity| add_columns(&mut columns, entity));
                 }
                 print(&text_table(&columns, entities))
             }
@@ -71,7 +89,9 @@ impl Printer {
 
     /// Prints the rows that have waited for the header of CSV.
     pub(crate) fn end(self) -> Result<()> {
-        self.rows.map_or(Ok(()), |rows| rows.write_to(&mut DataOutput::new(), Types::Omitted))
+        self.rows.map_or(Ok(()), |rows| {
+            rows.write_to(&mut DataOutput::new(), Types::Omitted)
+        })
     }
 }
 
@@ -79,9 +99,17 @@ fn text_table(columns: &Columns, entities: &[Entity]) -> String {
     let mut table = comfy_table::Table::new();
     table
         .load_style(comfy_table::presets::UTF8_BORDERS_ONLY)
-        .set_header(header(columns, Types::Omitted).iter().map(|name| one_line(name)));
+        .set_header(
+            header(columns, Types::Omitted)
+                .iter()
+                .map(|name| one_line(name)),
+        );
     for entity in entities {
-        table.add_row(cells(entity, columns, Types::Omitted).iter().map(|cell| shown(cell)));
+        table.add_row(
+            cells(entity, columns, Types::Omitted)
+                .iter()
+                .map(|cell| shown(cell)),
+        );
     }
     format!("{table}\n")
 }

@@ -143,9 +143,12 @@ impl FromStr for Moment {
         if let Ok(time) = text.parse::<Ticks>() {
             return Ok(Self::At(time.to_datetime()));
         }
-        humantime::parse_duration(text).map(Self::After).map_err(|_| {
-            "use a time such as 2026-01-31T00:00:00Z, or a duration such as 8h, 7d or 30m".to_owned()
-        })
+        humantime::parse_duration(text)
+            .map(Self::After)
+            .map_err(|_| {
+                "use a time such as 2026-01-31T00:00:00Z, or a duration such as 8h, 7d or 30m"
+                    .to_owned()
+            })
     }
 }
 
@@ -154,9 +157,9 @@ impl Moment {
     fn after(self, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
         match self {
             Self::At(time) => Some(time),
-            Self::After(duration) => {
-                TimeDelta::from_std(duration).ok().and_then(|delta| now.checked_add_signed(delta))
-            }
+            Self::After(duration) => TimeDelta::from_std(duration)
+                .ok()
+                .and_then(|delta| now.checked_add_signed(delta)),
         }
         .map(|time| time.trunc_subsecs(0))
         .ok_or_else(|| Failure::misuse("the duration is too long"))
@@ -166,11 +169,15 @@ impl Moment {
 fn addresses(text: &str) -> Result<IpRange, String> {
     let address = |text: &str| {
         text.trim().parse::<Ipv4Addr>().map_err(|_| {
-            "use an IPv4 address such as 192.0.2.1, or a range such as 192.0.2.1-192.0.2.9".to_owned()
+            "use an IPv4 address such as 192.0.2.1, or a range such as 192.0.2.1-192.0.2.9"
+                .to_owned()
         })
     };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let range = IpRange { first: address(first)?, last: address(last)? };
+    let range = IpRange {
+        first: address(first)?,
+        last: address(last)?,
+    };
     match range.first <= range.last {
         true => Ok(range),
         false => Err("the range of addresses ends before it starts".to_owned()),
@@ -191,7 +198,9 @@ impl TableArgs {
     fn run(&self) -> Result<()> {
         let (table, range) = (&self.table, self.range()?);
         if self.permissions == Some(TablePermissions::NONE) {
-            return Err(Failure::misuse("--permissions has no letter: the signature would allow nothing"));
+            return Err(Failure::misuse(
+                "--permissions has no letter: the signature would allow nothing",
+            ));
         }
         let account = self.store.account()?;
         let times = Times::new(&self.limits, self.expires)?;
@@ -213,7 +222,12 @@ impl TableArgs {
         if let Some(ip) = self.limits.ip {
             sas = sas.with_ip(ip);
         }
-        print_url(&account, &account.sign(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
+        print_url(
+            &account,
+            &account.sign(&sas).map_err(Failure::misuse)?,
+            &times,
+            self.limits.json,
+        )
     }
 
     fn range(&self) -> Result<SasRange> {
@@ -227,7 +241,11 @@ impl TableArgs {
             return Ok(SasRange::partitions(&key(first)?, &key(last)?));
         }
         let Some(partition) = &self.partition else {
-            return Ok(if self.with_manifest { SasRange::ALL } else { SasRange::without_manifest() });
+            return Ok(if self.with_manifest {
+                SasRange::ALL
+            } else {
+                SasRange::without_manifest()
+            });
         };
         let partition = SasRange::partition(&key(partition)?);
         let rows = match &self.row_prefix {
@@ -236,12 +254,20 @@ impl TableArgs {
                 to: key_order::prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded),
             },
             None => Range {
-                from: self.from_row.clone().map_or(Bound::Unbounded, Bound::Included),
-                to: self.to_row.clone().map_or(Bound::Unbounded, Bound::Included),
+                from: self
+                    .from_row
+                    .clone()
+                    .map_or(Bound::Unbounded, Bound::Included),
+                to: self
+                    .to_row
+                    .clone()
+                    .map_or(Bound::Unbounded, Bound::Included),
             },
         };
         if rows.is_empty() {
-            return Err(Failure::misuse("--to-row is before --from-row: no row is in the range"));
+            return Err(Failure::misuse(
+                "--to-row is before --from-row: no row is in the range",
+            ));
         }
         partition.rows(rows).map_err(Failure::misuse)
     }
@@ -249,19 +275,27 @@ impl TableArgs {
 
 impl AccountArgs {
     fn run(&self) -> Result<()> {
-        if self.permissions == AccountPermissions::NONE || self.resources == AccountResources::NONE {
+        if self.permissions == AccountPermissions::NONE || self.resources == AccountResources::NONE
+        {
             return Err(Failure::misuse(
                 "--permissions and --resources need a letter each: the signature would allow nothing",
             ));
         }
         let account = self.store.account()?;
         let times = Times::new(&self.limits, Some(self.expires))?;
-        let expires = times.expires.ok_or_else(|| Failure::misuse("give --expires"))?;
-        let sas =
-            AccountSas::new(self.permissions, self.resources, expires).with_protocol(protocol(&account));
+        let expires = times
+            .expires
+            .ok_or_else(|| Failure::misuse("give --expires"))?;
+        let sas = AccountSas::new(self.permissions, self.resources, expires)
+            .with_protocol(protocol(&account));
         let sas = times.starts.into_iter().fold(sas, AccountSas::with_start);
         let sas = self.limits.ip.into_iter().fold(sas, AccountSas::with_ip);
-        print_url(&account, &account.sign_account(&sas).map_err(Failure::misuse)?, &times, self.limits.json)
+        print_url(
+            &account,
+            &account.sign_account(&sas).map_err(Failure::misuse)?,
+            &times,
+            self.limits.json,
+        )
     }
 }
 
@@ -293,11 +327,20 @@ fn time_text(time: DateTime<Utc>) -> String {
 
 /// An emulator on this machine may have no certificate.
 fn protocol(account: &AzureTableStore) -> SasProtocol {
-    if account.endpoint().starts_with("http://") { SasProtocol::HttpsAndHttp } else { SasProtocol::HttpsOnly }
+    if account.endpoint().starts_with("http://") {
+        SasProtocol::HttpsAndHttp
+    } else {
+        SasProtocol::HttpsOnly
+    }
 }
 
 /// Prints the URL, which is a secret: it is all that the command is for.
-fn print_url(account: &AzureTableStore, token: &SasToken, times: &Times, is_json: bool) -> Result<()> {
+fn print_url(
+    account: &AzureTableStore,
+    token: &SasToken,
+    times: &Times,
+    is_json: bool,
+) -> Result<()> {
     let url = token.url(account.endpoint());
     if is_json {
         let report = json!({

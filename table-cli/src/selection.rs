@@ -24,7 +24,11 @@ pub(crate) struct Selection {
 impl Selection {
     /// Returns the query of the selection.
     pub(crate) fn query(&self) -> Query {
-        query(self.partition.as_deref(), self.row_prefix.as_deref(), self.filter.as_ref())
+        query(
+            self.partition.as_deref(),
+            self.row_prefix.as_deref(),
+            self.filter.as_ref(),
+        )
     }
 
     /// Whether a row of the answer is shown.
@@ -45,19 +49,30 @@ impl Selection {
 
 /// Parses a PartitionKey. A text that is no key of any entity is refused: a command about no entity would look like an empty partition.
 pub(crate) fn partition_key(text: &str) -> Result<String, String> {
-    PartitionKey::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    PartitionKey::new(text)
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 /// Parses a RowKey, or the beginning of one: a key begins with a text if, and only if, the text is a key too. See [`partition_key`].
 pub(crate) fn row_key(text: &str) -> Result<String, String> {
-    RowKey::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    RowKey::new(text)
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 /// Returns the query for the entities that meet every given condition.
-pub(crate) fn query(partition: Option<&str>, row_prefix: Option<&str>, filter: Option<&Filter>) -> Query {
+pub(crate) fn query(
+    partition: Option<&str>,
+    row_prefix: Option<&str>,
+    filter: Option<&Filter>,
+) -> Query {
     let partition = partition.map(|key| Filter::eq(Filter::PARTITION_KEY, key));
     let row = row_prefix.map(|prefix| Filter::starts_with(Filter::ROW_KEY, prefix));
-    [partition, row, filter.cloned()].into_iter().flatten().fold(Query::new(), Query::with_filter)
+    [partition, row, filter.cloned()]
+        .into_iter()
+        .flatten()
+        .fold(Query::new(), Query::with_filter)
 }
 
 /// Whether a row is an entity of a program: not an index entry, and no system row.

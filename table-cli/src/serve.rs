@@ -109,7 +109,11 @@ impl ServeArgs {
         }
         // Everything that can be refused is refused before the store, whose directory may be created.
         builder = self.with_certificate(builder)?;
-        let access = if self.read_only { Access::Read } else { Access::WriteOrCreate };
+        let access = if self.read_only {
+            Access::Read
+        } else {
+            Access::WriteOrCreate
+        };
         let file_options = self.file_options()?;
         let names: Vec<_> = accounts.iter().map(Account::name).collect();
         let stores = self.store.of_accounts(&names)?;
@@ -118,8 +122,16 @@ impl ServeArgs {
     }
 
     /// Serves each account with its store.
-    async fn serve(&self, open: &[OpenStore], builder: ServerBuilder, accounts: &[Account]) -> Result<()> {
-        let injector = self.faults.as_ref().map(|faults| faults.injector(self.fault_seed));
+    async fn serve(
+        &self,
+        open: &[OpenStore],
+        builder: ServerBuilder,
+        accounts: &[Account],
+    ) -> Result<()> {
+        let injector = self
+            .faults
+            .as_ref()
+            .map(|faults| faults.injector(self.fault_seed));
         let add = |builder: ServerBuilder, (account, open): (&Account, &OpenStore)| {
             // Faults are outside of the retries of the open store: they are for the clients.
             let store = StoreBuilder::new(open.store.clone());
@@ -129,7 +141,13 @@ impl ServeArgs {
             };
             builder.account(account.clone(), store.build())
         };
-        let server = accounts.iter().zip(open).fold(builder, add).start().await.map_err(Failure::failed)?;
+        let server = accounts
+            .iter()
+            .zip(open)
+            .fold(builder, add)
+            .start()
+            .await
+            .map_err(Failure::failed)?;
         self.warn(&server);
         for account in accounts {
             print(&format!("{}\n", self.connection_string(&server, account)))?;
@@ -167,12 +185,25 @@ impl ServeArgs {
         let wanted = self.connections.saturating_add(OTHER_FILES) as u64;
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         // `None` is no limit.
-        let Some(mut current) = current.filter(|current| *current < wanted) else { return self.connections };
+        let Some(mut current) = current.filter(|current| *current < wanted) else {
+            return self.connections;
+        };
         let raised = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-        if setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok() {
+        if setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(raised),
+                maximum,
+            },
+        )
+        .is_ok()
+        {
             current = raised;
         }
-        let possible = usize::try_from(current).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(1);
+        let possible = usize::try_from(current)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(OTHER_FILES)
+            .max(1);
         if possible < self.connections {
             remark(&format!(
                 "warning: the process may open {current} files, so at most {possible} clients can be connected at once: raise the limit \
@@ -194,10 +225,12 @@ impl ServeArgs {
         if self.show_keys || account.name() == EMULATOR_ACCOUNT && text.contains(EMULATOR_KEY) {
             return text;
         }
-        let settings = text.split(';').map(|setting| match setting.split_once('=') {
-            Some(("AccountKey", _)) => "AccountKey=<the key>",
-            _ => setting,
-        });
+        let settings = text
+            .split(';')
+            .map(|setting| match setting.split_once('=') {
+                Some(("AccountKey", _)) => "AccountKey=<the key>",
+                _ => setting,
+            });
         settings.collect::<Vec<_>>().join(";")
     }
 
@@ -237,13 +270,22 @@ impl ServeArgs {
             remark(&format!("uses {}", certificate.display()));
             return Ok((certificate, key));
         }
-        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        let mut names = vec![
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+        ];
         // Clients cannot connect to 0.0.0.0, so it is no name for a certificate.
         let address = Some(self.listen.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
         names.extend(address.map(|ip| ip.to_string()));
         names.extend(self.host.clone());
         let made = SelfSigned::new(names).map_err(Failure::misuse)?;
-        let failed = |error| Failure::failed(format!("{} cannot be written: {error}", directory.display()));
+        let failed = |error| {
+            Failure::failed(format!(
+                "{} cannot be written: {error}",
+                directory.display()
+            ))
+        };
         let is_new = !directory.exists();
         fs::create_dir_all(directory).map_err(failed)?;
         write_secret(&key, &made.key).map_err(failed)?;
@@ -253,7 +295,11 @@ impl ServeArgs {
             make_readable(directory, 0o755).map_err(failed)?;
         }
         make_readable(&certificate, 0o644).map_err(failed)?;
-        remark(&format!("made {}, valid until {}", certificate.display(), made.valid_until));
+        remark(&format!(
+            "made {}, valid until {}",
+            certificate.display(),
+            made.valid_until
+        ));
         Ok((certificate, key))
     }
 }
@@ -304,7 +350,10 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
                 ))
             })?,
             ("file", path) => fs::read_to_string(path).map_err(|error| {
-                Failure::misuse(format!("{} names a file that cannot be read: {error}", of()))
+                Failure::misuse(format!(
+                    "{} names a file that cannot be read: {error}",
+                    of()
+                ))
             })?,
             _ => return Err(form()),
         };
@@ -331,7 +380,9 @@ fn accounts(arguments: &[String]) -> Result<Vec<Account>> {
 fn start_log(level: &str) {
     let level: LevelFilter = level.parse().unwrap_or(LevelFilter::WARN);
     // Fails if the process has a subscriber already, which then has the log.
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(log_output);
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(log_output);
     // Colours are escape sequences too, which the output would not let through.
     let _ = log.with_ansi(false).try_init();
 }

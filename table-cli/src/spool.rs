@@ -14,7 +14,10 @@ pub(crate) struct Spool(BufWriter<File>);
 impl Spool {
     /// Creates the temporary file.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(BufWriter::with_capacity(1 << 18, tempfile::tempfile().map_err(spool_failed)?)))
+        Ok(Self(BufWriter::with_capacity(
+            1 << 18,
+            tempfile::tempfile().map_err(spool_failed)?,
+        )))
     }
 
     /// Adds an entity.
@@ -34,7 +37,10 @@ impl Spool {
 
     /// Returns the entities in the order in which they were added.
     pub(crate) fn read(self) -> Result<Spooled> {
-        let mut file = self.0.into_inner().map_err(|error| spool_failed(error.into_error()))?;
+        let mut file = self
+            .0
+            .into_inner()
+            .map_err(|error| spool_failed(error.into_error()))?;
         file.rewind().map_err(spool_failed)?;
         Ok(Spooled(BufReader::with_capacity(1 << 18, file)))
     }
@@ -58,7 +64,10 @@ impl Spooled {
         let (partition, row, properties) = (part()?, part()?, part()?);
         let text = |bytes| String::from_utf8(bytes).map_err(Failure::failed);
         let key = Key::new(text(partition)?, text(row)?).map_err(Failure::failed)?;
-        Ok(Entity::from_parts(key, Properties::from_packed(properties)?))
+        Ok(Entity::from_parts(
+            key,
+            Properties::from_packed(properties)?,
+        ))
     }
 }
 
@@ -88,12 +97,17 @@ mod tests {
     #[test]
     fn entities_come_back_in_order() {
         let entities = [
-            Entity::new("p", "1").unwrap().with("Text", "a\nb").with("Bytes", vec![0_u8, 255]),
+            Entity::new("p", "1")
+                .unwrap()
+                .with("Text", "a\nb")
+                .with("Bytes", vec![0_u8, 255]),
             Entity::new("", "").unwrap(),
             Entity::new("q", "2").unwrap().with("N", 1_i64),
         ];
         let mut spool = Spool::new().unwrap();
-        entities.iter().for_each(|entity| spool.add(entity).unwrap());
+        entities
+            .iter()
+            .for_each(|entity| spool.add(entity).unwrap());
         let back: Vec<_> = spool.read().unwrap().map(Result::unwrap).collect();
         assert_eq!(back, entities);
     }

@@ -17,7 +17,9 @@ use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
-use table_core::store::{Error, ErrorKind, ManifestCache, ServiceProfile, TableStore, TableStoreExt as _};
+use table_core::store::{
+    Error, ErrorKind, ManifestCache, ServiceProfile, TableStore, TableStoreExt as _,
+};
 use table_embedded::EmbeddedStore;
 
 use crate::emulator::Emulator;
@@ -60,7 +62,11 @@ Keys and signatures belong in the environment or a file: other users of a machin
 /// argument parser repeat arguments, so such arguments are refused before they are parsed.
 pub(crate) fn has_secret(argument: &str) -> bool {
     // Names in a connection string may have spaces around them, and any case.
-    let text: String = argument.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect();
+    let text: String = argument
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .flat_map(char::to_lowercase)
+        .collect();
     let is_signed_url = text.starts_with("http") && text.contains("sig=");
     // A signature without its URL, or after a text that is none. A filter has blanks, and may compare a text with `sig=`.
     let has_signature = !argument.contains(char::is_whitespace)
@@ -68,7 +74,9 @@ pub(crate) fn has_secret(argument: &str) -> bool {
             || text.starts_with("sig=") && text.contains('&'));
     is_signed_url
         || has_signature
-        || ["accountkey=", "sharedaccesssignature="].iter().any(|name| text.contains(name))
+        || ["accountkey=", "sharedaccesssignature="]
+            .iter()
+            .any(|name| text.contains(name))
 }
 
 /// A store as the command line names it.
@@ -92,14 +100,16 @@ impl FromStr for StoreName {
             None if text == "memory" => Ok(Self::Memory),
             None if text == "azure" => Ok(Self::Azure),
             None if text == "azurite" || text == DEVELOPMENT => Ok(Self::Azurite),
-            Some(("embedded", directory)) if !directory.is_empty() => Ok(Self::Embedded(directory.into())),
+            Some(("embedded", directory)) if !directory.is_empty() => {
+                Ok(Self::Embedded(directory.into()))
+            }
             Some(("env", name)) if !name.is_empty() => Ok(Self::Variable(name.to_owned())),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             Some(("http" | "https", _)) => Ok(Self::Endpoint(text.to_owned())),
-            _ => {
-                Err("use embedded:DIR, azure, azurite, an https URL, env:NAME, file:PATH or memory"
-                    .to_owned())
-            }
+            _ => Err(
+                "use embedded:DIR, azure, azurite, an https URL, env:NAME, file:PATH or memory"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -179,9 +189,10 @@ impl StoreName {
                 directory.join("NAME").display(),
                 directory.display()
             ))),
-            Self::Embedded(directory) => {
-                Ok(accounts.iter().map(|account| Self::Embedded(directory.join(account))).collect())
-            }
+            Self::Embedded(directory) => Ok(accounts
+                .iter()
+                .map(|account| Self::Embedded(directory.join(account)))
+                .collect()),
             _ if is_one => Ok(vec![self.clone()]),
             _ => Err(Failure::misuse(format!(
                 "{self} has the tables of one account: several accounts would share them. Give one --account, or an embedded store"
@@ -239,11 +250,15 @@ impl StoreName {
                     let emulator = tokio::task::spawn_blocking(Emulator::start).await;
                     let emulator = emulator.map_err(Failure::failed)??;
                     let open = self.remote(&emulator.connection_string(), pace)?;
-                    Ok(OpenStore { emulator: Some(emulator), ..open })
+                    Ok(OpenStore {
+                        emulator: Some(emulator),
+                        ..open
+                    })
                 }
             },
             Self::Endpoint(url) => {
-                let store = AzureTableStore::new(url, credential()?, None).map_err(Failure::misuse)?;
+                let store =
+                    AzureTableStore::new(url, credential()?, None).map_err(Failure::misuse)?;
                 Ok(OpenStore::wrap(store, None, pace))
             }
             Self::Variable(name) => self.remote(&read_variable(name)?, pace),
@@ -260,7 +275,9 @@ impl StoreName {
     pub(crate) fn connection_string(&self) -> Result<String> {
         match self {
             Self::Azure => read_variable(AZURE_VARIABLE),
-            Self::Azurite => Ok(std::env::var(AZURITE_VARIABLE).unwrap_or_else(|_| DEVELOPMENT.to_owned())),
+            Self::Azurite => {
+                Ok(std::env::var(AZURITE_VARIABLE).unwrap_or_else(|_| DEVELOPMENT.to_owned()))
+            }
             Self::Variable(name) => read_variable(name),
             Self::File(path) => self.read_text(path),
             Self::Memory | Self::Embedded(_) | Self::Endpoint(_) => Err(Failure::misuse(format!(
@@ -271,9 +288,11 @@ impl StoreName {
 
     async fn open_to_serve(&self, access: Access, file: FileOptions) -> Result<OpenStore> {
         match (self, access) {
-            (Self::Memory, _) => {
-                Ok(OpenStore::wrap(MemoryStore::with_profile(ServiceProfile::SERVED), None, Pace::default()))
-            }
+            (Self::Memory, _) => Ok(OpenStore::wrap(
+                MemoryStore::with_profile(ServiceProfile::SERVED),
+                None,
+                Pace::default(),
+            )),
             (Self::Embedded(directory), _) => {
                 let mut builder = EmbeddedStore::builder(directory).served();
                 if let Some(bytes) = file.cache {
@@ -296,7 +315,11 @@ impl StoreName {
     fn read_text(&self, path: &Path) -> Result<String> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let is_secret = may_be_secret(&path.to_string_lossy());
-            let name = if is_secret { "the file after file:".to_owned() } else { self.to_string() };
+            let name = if is_secret {
+                "the file after file:".to_owned()
+            } else {
+                self.to_string()
+            };
             Failure::misuse(format!("{name} cannot be read: {error}"))
         })?;
         Ok(text.trim().to_owned())
@@ -329,7 +352,12 @@ impl OpenStore {
             Some(_) => store.build(),
             None => store.retry(RetryPolicy::default()).build(),
         };
-        Self { store, meter, embedded, emulator: None }
+        Self {
+            store,
+            meter,
+            embedded,
+            emulator: None,
+        }
     }
 
     /// The named tables; without names every table of the store, which a credential for one table cannot list. 1 request for each 1,000
@@ -356,7 +384,11 @@ impl OpenStore {
         let store = self.embedded.as_ref()?;
         // An estimate is no reason for a failure: the command meets the same error when it reads.
         let all = store.all_tables(None).await.ok()?;
-        if all.iter().all(|table| tables.contains(table)) { store.rows().await.ok() } else { None }
+        if all.iter().all(|table| tables.contains(table)) {
+            store.rows().await.ok()
+        } else {
+            None
+        }
     }
 
     /// Starts the progress of a command. `verb` says what happens to rows, such as `exported`. If the command reads every row of `tables`,
@@ -375,7 +407,10 @@ impl OpenStore {
     }
 
     /// Works with the store, and closes it on every path. If both fail, the failure of the work is returned.
-    async fn work_and_close<T>(mut self, work: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    async fn work_and_close<T>(
+        mut self,
+        work: impl AsyncFnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         let done = work(&mut self).await;
         let closed = self.close().await;
         let done = done?;
@@ -387,7 +422,9 @@ impl OpenStore {
         drop(self.store);
         if let Some(emulator) = self.emulator {
             // It waits until Azurite has written its data.
-            tokio::task::spawn_blocking(move || drop(emulator)).await.map_err(Failure::failed)?;
+            tokio::task::spawn_blocking(move || drop(emulator))
+                .await
+                .map_err(Failure::failed)?;
         }
         match self.embedded {
             Some(store) => Ok(store.close().await?),
@@ -397,7 +434,10 @@ impl OpenStore {
 }
 
 /// Returns the manifest of a table. 1 request, unless the process has read it in the last 30 seconds.
-pub(crate) async fn manifest(store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>, Error> {
+pub(crate) async fn manifest(
+    store: &dyn TableStore,
+    table: &TableName,
+) -> Result<Arc<Manifest>, Error> {
     let manifest = ManifestCache::for_store(store).get(store, table).await;
     manifest.map_err(|error| match error.kind() {
         ErrorKind::Forbidden(reason) => Error::from(ErrorKind::Forbidden(format!(
@@ -415,7 +455,9 @@ fn has_store(directory: &Path) -> bool {
 /// Returns a folder of a directory that has an embedded store.
 fn folder_with_store(directory: &Path) -> Option<PathBuf> {
     let folders = std::fs::read_dir(directory).ok()?;
-    folders.filter_map(|folder| Some(folder.ok()?.path())).find(|folder| has_store(folder))
+    folders
+        .filter_map(|folder| Some(folder.ok()?.path()))
+        .find(|folder| has_store(folder))
 }
 
 /// Creates a table that is missing. 1 request if it exists: its manifest, which a command needs in any case. So a credential that may not
@@ -432,10 +474,12 @@ pub(crate) async fn create_if_missing(store: &dyn TableStore, table: &TableName)
 fn read_variable(name: &str) -> Result<String> {
     std::env::var(name).map_err(|_| {
         // What is no name of a variable may be the secret itself.
-        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !may_be_secret(name);
+        let is_name =
+            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !may_be_secret(name);
         Failure::misuse(match is_name {
             true => format!("set the environment variable {name} to a connection string"),
-            false => "env: needs the name of an environment variable that has a connection string".to_owned(),
+            false => "env: needs the name of an environment variable that has a connection string"
+                .to_owned(),
         })
     })
 }
@@ -445,7 +489,8 @@ fn read_variable(name: &str) -> Result<String> {
 pub(crate) fn may_be_secret(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-%".contains(c);
     has_secret(text)
-        || text.chars().all(is_base64) && (text.ends_with('=') || text.len() >= 40 && !text.contains('/'))
+        || text.chars().all(is_base64)
+            && (text.ends_with('=') || text.len() >= 40 && !text.contains('/'))
 }
 
 /// Whether an emulator listens at its default address.
@@ -458,8 +503,10 @@ fn emulator_listens() -> bool {
 pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
     let kind = std::env::var(CREDENTIALS_VARIABLE).unwrap_or_default();
     // A managed identity has its endpoint on this machine, and a secret for it: no proxy may see either.
-    let (mut managed, mut workload) =
-        (ManagedIdentityCredentialOptions::default(), WorkloadIdentityCredentialOptions::default());
+    let (mut managed, mut workload) = (
+        ManagedIdentityCredentialOptions::default(),
+        WorkloadIdentityCredentialOptions::default(),
+    );
     managed.client_options.transport = table_azure::transport();
     workload.credential_options.client_options.transport = table_azure::transport();
     let credential: azure_core::Result<Arc<dyn TokenCredential>> = match &*kind {
@@ -470,7 +517,9 @@ pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
         "prod" | "ManagedIdentityCredential" => {
             ManagedIdentityCredential::new(Some(managed)).map(|it| it as _)
         }
-        "WorkloadIdentityCredential" => WorkloadIdentityCredential::new(Some(workload)).map(|it| it as _),
+        "WorkloadIdentityCredential" => {
+            WorkloadIdentityCredential::new(Some(workload)).map(|it| it as _)
+        }
         "" | "dev" | "AzureCliCredential" => DeveloperToolsCredential::new(None).map(|it| it as _),
         _ => {
             return Err(Failure::misuse(format!(
@@ -478,7 +527,8 @@ pub(crate) fn credential() -> Result<Arc<dyn TokenCredential>> {
             )));
         }
     };
-    credential.map_err(|error| Failure::misuse(format!("no credential of Microsoft Entra ID: {error}")))
+    credential
+        .map_err(|error| Failure::misuse(format!("no credential of Microsoft Entra ID: {error}")))
 }
 
 #[cfg(test)]
@@ -506,7 +556,11 @@ mod tests {
         assert!(!others.iter().any(|text| has_secret(text)));
         // A key of an account has 64 bytes.
         let key = format!("{}==", "c2VjcmV0".repeat(11));
-        assert!([&key, "c2VjcmV0a2V5MTI=", key.trim_end_matches('=')].iter().all(|text| may_be_secret(text)));
+        assert!(
+            [&key, "c2VjcmV0a2V5MTI=", key.trim_end_matches('=')]
+                .iter()
+                .all(|text| may_be_secret(text))
+        );
         assert!(
             ![
                 "AZURE_STORAGE_CONNECTION_STRING",
@@ -528,9 +582,15 @@ mod tests {
             kept.clone_from(&open.embedded);
             Err::<(), _>(Failure::failed("the work failed"))
         };
-        let failure = name.with_open(Access::WriteOrCreate, Pace::default(), work).await.unwrap_err();
+        let failure = name
+            .with_open(Access::WriteOrCreate, Pace::default(), work)
+            .await
+            .unwrap_err();
         assert_eq!(failure.to_string(), "the work failed");
-        assert!(kept.unwrap().all_tables(None).await.is_err(), "the store is open");
+        assert!(
+            kept.unwrap().all_tables(None).await.is_err(),
+            "the store is open"
+        );
     }
 
     #[tokio::test]
@@ -541,7 +601,13 @@ mod tests {
         };
         assert_eq!(of("memory", &["one", "two"]).unwrap(), ["memory", "memory"]);
         assert_eq!(of("env:A", &["one"]).unwrap(), ["env:A"]);
-        for remote in ["env:A", "file:f", "azure", "azurite", "https://a.table.core.windows.net"] {
+        for remote in [
+            "env:A",
+            "file:f",
+            "azure",
+            "azurite",
+            "https://a.table.core.windows.net",
+        ] {
             let refused = of(remote, &["one", "two"]).unwrap_err().to_string();
             assert!(refused.contains("would share"), "{refused}");
         }
@@ -554,12 +620,21 @@ mod tests {
 
         let open = |name: &str| name.parse::<StoreName>().unwrap();
         let work = async |_: &mut OpenStore| Ok(());
-        open(&folders[0]).with_open(Access::WriteOrCreate, Pace::default(), work).await.unwrap();
+        open(&folders[0])
+            .with_open(Access::WriteOrCreate, Pace::default(), work)
+            .await
+            .unwrap();
         let refused = of(&name, &["one"]).unwrap_err().to_string();
-        assert!(refused.contains(&format!("{path}/one")), "an empty store would be made: {refused}");
+        assert!(
+            refused.contains(&format!("{path}/one")),
+            "an empty store would be made: {refused}"
+        );
         assert_eq!(of(&folders[0], &["one"]).unwrap(), folders[..1]);
         let refused = of(&folders[0], &["one", "two"]).unwrap_err().to_string();
-        assert!(refused.contains("move the files") && refused.contains("/one/NAME"), "{refused}");
+        assert!(
+            refused.contains("move the files") && refused.contains("/one/NAME"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -61,12 +61,22 @@ impl RotateArgs {
     /// key; without names 1 for each 1,000 tables.
     pub(crate) async fn run(&self) -> Result<()> {
         let ring = self.sweep.keys.required()?;
-        let access = if self.count { Access::Read } else { Access::WriteExisting };
+        let access = if self.count {
+            Access::Read
+        } else {
+            Access::WriteExisting
+        };
         let work = async |open: &mut OpenStore| {
             let work = self.rotate(open, &ring);
-            until_stopped(work, "run the same command again: rows under the first key stay as they are").await
+            until_stopped(
+                work,
+                "run the same command again: rows under the first key stay as they are",
+            )
+            .await
         };
-        self.store.with_open(access, self.sweep.long.pace, work).await
+        self.store
+            .with_open(access, self.sweep.long.pace, work)
+            .await
     }
 
     async fn rotate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {
@@ -76,25 +86,35 @@ impl RotateArgs {
             let before = open.meter.total();
             let tables = std::slice::from_ref(&table);
             // Plaintext is not accepted: to encrypt is the purpose of a migration.
-            let store = ring.wrap(&open.store, tables, Unmigrated::Refused, &[]).await?;
-            let mut sweep = store.rotation(&table).with_concurrency(self.sweep.in_flight.concurrency);
+            let store = ring
+                .wrap(&open.store, tables, Unmigrated::Refused, &[])
+                .await?;
+            let mut sweep = store
+                .rotation(&table)
+                .with_concurrency(self.sweep.in_flight.concurrency);
             if self.count {
                 sweep = sweep.counting();
             }
-            let mut progress = open.progress_of(Some(tables), "read", self.sweep.long.quiet).await;
+            let mut progress = open
+                .progress_of(Some(tables), "read", self.sweep.long.quiet)
+                .await;
             while sweep.step().await? {
                 progress.set(sweep.progress().read);
             }
             progress.end();
             let found = sweep.progress();
-            self.sweep.print(&table, found, open.meter.total() - before, "rotated")?;
+            self.sweep
+                .print(&table, found, open.meter.total() - before, "rotated")?;
             remark_unchanged_blobs(open, &table, &self.sweep).await?;
             skipped += found.skipped;
             // Entries in other tables have copies of encrypted properties under the same keys. Reading a
             // table finds them, so the set grows.
             let manifest = manifest(&*open.store, &table).await?;
-            let in_force: BTreeSet<_> =
-                manifest.indexes.iter().filter_map(|index| index.table.clone()).collect();
+            let in_force: BTreeSet<_> = manifest
+                .indexes
+                .iter()
+                .filter_map(|index| index.table.clone())
+                .collect();
             for other in &found.index_tables {
                 if !in_force.contains(other) {
                     remark(&format!(
@@ -106,7 +126,10 @@ impl RotateArgs {
             }
             done.insert(table);
         }
-        skipped_rows(skipped, "keep the former key until they are rotated, restored or deleted")
+        skipped_rows(
+            skipped,
+            "keep the former key until they are rotated, restored or deleted",
+        )
     }
 }
 
@@ -116,9 +139,15 @@ impl MigrateArgs {
         let ring = self.sweep.keys.required()?;
         let work = async |open: &mut OpenStore| {
             let work = self.migrate(open, &ring);
-            until_stopped(work, "run the same command again: encrypted rows stay as they are").await
+            until_stopped(
+                work,
+                "run the same command again: encrypted rows stay as they are",
+            )
+            .await
         };
-        self.store.with_open(Access::WriteExisting, self.sweep.long.pace, work).await
+        self.store
+            .with_open(Access::WriteExisting, self.sweep.long.pace, work)
+            .await
     }
 
     async fn migrate(&self, open: &OpenStore, ring: &KeyRing) -> Result<()> {
@@ -133,18 +162,25 @@ impl MigrateArgs {
         let manifest = manifest(&*open.store, table).await?;
         check_indexes(&manifest, table, &names)?;
         let tables = std::slice::from_ref(table);
-        let store = ring.wrap(&open.store, tables, Unmigrated::Accepted, &self.encrypt).await?;
-        let mut sweep = store.migration(table).with_concurrency(self.sweep.in_flight.concurrency);
+        let store = ring
+            .wrap(&open.store, tables, Unmigrated::Accepted, &self.encrypt)
+            .await?;
+        let mut sweep = store
+            .migration(table)
+            .with_concurrency(self.sweep.in_flight.concurrency);
         if self.again {
             sweep = sweep.with_reencryption();
         }
-        let mut progress = open.progress_of(Some(tables), "read", self.sweep.long.quiet).await;
+        let mut progress = open
+            .progress_of(Some(tables), "read", self.sweep.long.quiet)
+            .await;
         while sweep.step().await? {
             progress.set(sweep.progress().read);
         }
         progress.end();
         let found = sweep.progress();
-        self.sweep.print(table, found, open.meter.total(), "encrypted")?;
+        self.sweep
+            .print(table, found, open.meter.total(), "encrypted")?;
         for other in &found.index_tables {
             remark(&format!(
                 "the table '{other}' has index entries of '{table}', which may have copies of the properties: migrate it too"
@@ -170,7 +206,9 @@ fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String
         };
         let mut shown = definition.properties_read()?;
         match &definition.shape {
-            shape @ Shape::Summary { .. } => shown.extend(shape.summarized().map(ToOwned::to_owned)),
+            shape @ Shape::Summary { .. } => {
+                shown.extend(shape.summarized().map(ToOwned::to_owned))
+            }
             Shape::Copy { fields, .. } => shown.extend(fields.iter().map(ToString::to_string)),
             _ => {}
         }
@@ -189,7 +227,11 @@ fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String
 }
 
 /// Blobs have data keys of their own, which a sweep of rows does not change.
-async fn remark_unchanged_blobs(open: &OpenStore, table: &TableName, sweep: &SweepArgs) -> Result<()> {
+async fn remark_unchanged_blobs(
+    open: &OpenStore,
+    table: &TableName,
+    sweep: &SweepArgs,
+) -> Result<()> {
     let manifest = manifest(&*open.store, table).await?;
     if !sweep.long.quiet && manifest.types.iter().any(|stored| is_large(&stored.layout)) {
         remark(&format!(
@@ -202,27 +244,53 @@ async fn remark_unchanged_blobs(open: &OpenStore, table: &TableName, sweep: &Swe
 fn skipped_rows(skipped: u64, advice: &str) -> Result<()> {
     match skipped {
         0 => Ok(()),
-        _ => Err(Failure::Skipped(format!("{skipped} rows were skipped: {advice}"))),
+        _ => Err(Failure::Skipped(format!(
+            "{skipped} rows were skipped: {advice}"
+        ))),
     }
 }
 
 impl SweepArgs {
-    fn print(&self, table: &TableName, found: &SweepProgress, requests: u64, verb: &str) -> Result<()> {
+    fn print(
+        &self,
+        table: &TableName,
+        found: &SweepProgress,
+        requests: u64,
+        verb: &str,
+    ) -> Result<()> {
         let named: Vec<_> = found.unreadable.iter().take(MAX_NAMED).collect();
         if self.long.json {
-            let reasons: Vec<_> =
-                named.iter().map(|row| json!({"key": row.key, "reason": row.error.to_string()})).collect();
+            let reasons: Vec<_> = named
+                .iter()
+                .map(|row| json!({"key": row.key, "reason": row.error.to_string()}))
+                .collect();
             let report = json!({
                 "table": table.as_str(), "read": found.read, "changed": found.changed, "skipped": found.skipped, "keys": found.keys,
                 "index_tables": found.index_tables, "first_skipped": reasons, "requests": requests,
             });
             return print_json(&report);
         }
-        named.iter().for_each(|row| remark(&format!("skipped: {}: {}", row.key, row.error)));
-        let keys: Vec<_> =
-            found.keys.iter().map(|(id, rows)| format!("{rows} under {}", one_line(id))).collect();
-        let keys = if keys.is_empty() { String::new() } else { format!("; {}", keys.join(", ")) };
-        let SweepProgress { read, changed, skipped, .. } = found;
-        print(&format!("{table}: {read} rows read, {changed} {verb}, {skipped} skipped{keys}\n"))
+        named
+            .iter()
+            .for_each(|row| remark(&format!("skipped: {}: {}", row.key, row.error)));
+        let keys: Vec<_> = found
+            .keys
+            .iter()
+            .map(|(id, rows)| format!("{rows} under {}", one_line(id)))
+            .collect();
+        let keys = if keys.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", keys.join(", "))
+        };
+        let SweepProgress {
+            read,
+            changed,
+            skipped,
+            ..
+        } = found;
+        print(&format!(
+            "{table}: {read} rows read, {changed} {verb}, {skipped} skipped{keys}\n"
+        ))
     }
 }

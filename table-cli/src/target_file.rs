@@ -43,7 +43,10 @@ impl TargetFile {
         let (path, replaced) = match fs::metadata(path) {
             Ok(there) if there.is_file() => (resolved(path)?, Some(there)),
             Ok(there) if there.is_dir() => {
-                return Err(Failure::misuse(format!("{} is a directory: name a file in it", path.display())));
+                return Err(Failure::misuse(format!(
+                    "{} is a directory: name a file in it",
+                    path.display()
+                )));
             }
             // A rename would put a file in the place of the device or the pipe.
             Ok(_) => {
@@ -62,7 +65,14 @@ impl TargetFile {
         };
         let partial = partial_path(&path);
         let file = create_anew(&partial).map_err(|error| unwritable(&partial, &error))?;
-        Ok(Self { file, named: Some(Named { path, partial, replaced }) })
+        Ok(Self {
+            file,
+            named: Some(Named {
+                path,
+                partial,
+                replaced,
+            }),
+        })
     }
 
     /// Writes a file whole; see [`create`](Self::create). An error leaves no partial file.
@@ -81,7 +91,14 @@ impl TargetFile {
 
     /// Writes the bytes to disk, and gives the file its name.
     pub(crate) fn finish(self) -> Result<()> {
-        let Some(Named { path, partial, replaced }) = self.named else { return Ok(()) };
+        let Some(Named {
+            path,
+            partial,
+            replaced,
+        }) = self.named
+        else {
+            return Ok(());
+        };
         let finish = || {
             if let Some(replaced) = &replaced {
                 keep_access(&self.file, replaced)?;
@@ -178,22 +195,34 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rows.csv");
         TargetFile::write_whole(&path, b"1").unwrap();
-        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"1".to_vec(), 0o600));
+        assert_eq!(
+            (fs::read(&path).unwrap(), mode(&path)),
+            (b"1".to_vec(), 0o600)
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         TargetFile::write_whole(&path, b"2").unwrap();
-        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"2".to_vec(), 0o644));
+        assert_eq!(
+            (fs::read(&path).unwrap(), mode(&path)),
+            (b"2".to_vec(), 0o644)
+        );
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_partial_file_is_private_and_is_never_a_link_of_others() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, other) = (directory.path().join("rows.csv"), directory.path().join("other"));
+        let (path, other) = (
+            directory.path().join("rows.csv"),
+            directory.path().join("other"),
+        );
         fs::write(&other, "other").unwrap();
         let partial = partial_path(&path);
         symlink(&other, &partial).unwrap();
         let target = TargetFile::create(&path).unwrap();
-        assert_eq!((mode(&partial), partial.is_symlink(), path.exists()), (0o600, false, false));
+        assert_eq!(
+            (mode(&partial), partial.is_symlink(), path.exists()),
+            (0o600, false, false)
+        );
         target.finish().unwrap();
         assert_eq!(fs::read_to_string(&other).unwrap(), "other");
     }
@@ -201,13 +230,22 @@ mod tests {
     #[test]
     fn a_link_stays_and_its_file_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let (link, file) = (directory.path().join("latest.csv"), directory.path().join("2026.csv"));
+        let (link, file) = (
+            directory.path().join("latest.csv"),
+            directory.path().join("2026.csv"),
+        );
         symlink(&file, &link).unwrap();
         let dangling = TargetFile::create(&link).unwrap_err();
-        assert!(matches!(&dangling, Failure::Misuse(text) if text.contains("symbolic link")), "{dangling}");
+        assert!(
+            matches!(&dangling, Failure::Misuse(text) if text.contains("symbolic link")),
+            "{dangling}"
+        );
         fs::write(&file, "old").unwrap();
         TargetFile::write_whole(&link, b"new").unwrap();
-        assert_eq!((link.is_symlink(), fs::read_to_string(&file).unwrap()), (true, "new".to_owned()));
+        assert_eq!(
+            (link.is_symlink(), fs::read_to_string(&file).unwrap()),
+            (true, "new".to_owned())
+        );
         let directory = TargetFile::create(directory.path()).unwrap_err();
         assert!(matches!(&directory, Failure::Misuse(_)), "{directory}");
     }

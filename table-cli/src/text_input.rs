@@ -31,13 +31,22 @@ pub(crate) struct TextInput {
 
 impl TextInput {
     /// Reads the first bytes, and finds compression and encoding. `named` is the compression that the name of the file says.
-    pub(crate) fn new(file: impl Read + Send + 'static, named: Option<Compression>) -> io::Result<Self> {
+    pub(crate) fn new(
+        file: impl Read + Send + 'static,
+        named: Option<Compression>,
+    ) -> io::Result<Self> {
         let mut remarks = Vec::new();
         let (start, bytes) = with_start(Box::new(BufReader::with_capacity(BUFFER_BYTES, file)))?;
         let (found, bytes): (_, Box<dyn BufRead + Send>) = if start.starts_with(GZIP_MARK) {
-            (Some(Compression::Gzip), buffered(MultiGzDecoder::new(bytes)))
+            (
+                Some(Compression::Gzip),
+                buffered(MultiGzDecoder::new(bytes)),
+            )
         } else if start.starts_with(ZSTD_MARK) {
-            (Some(Compression::Zstd), buffered(zstd::Decoder::with_buffer(bytes)?))
+            (
+                Some(Compression::Zstd),
+                buffered(zstd::Decoder::with_buffer(bytes)?),
+            )
         } else {
             (None, bytes)
         };
@@ -48,7 +57,11 @@ impl TextInput {
                 None => "the file is not compressed, although its name says so".to_owned(),
             });
         }
-        let (start, mut bytes) = if found.is_some() { with_start(bytes)? } else { (start, bytes) };
+        let (start, mut bytes) = if found.is_some() {
+            with_start(bytes)?
+        } else {
+            (start, bytes)
+        };
         // Without a mark, the zeros of the first two characters show the order of the bytes: all formats begin with ASCII, or
         // mostly do.
         let utf_16 = match *start {
@@ -61,13 +74,24 @@ impl TextInput {
         if let Some((is_big_endian, mark)) = utf_16 {
             skip(&mut bytes, mark)?;
             remarks.push("the file is in UTF-16".to_owned());
-            let decoded = Utf16 { bytes, is_big_endian, decoded: Vec::new(), at: 0 };
-            return Ok(Self { text: buffered(decoded), remarks });
+            let decoded = Utf16 {
+                bytes,
+                is_big_endian,
+                decoded: Vec::new(),
+                at: 0,
+            };
+            return Ok(Self {
+                text: buffered(decoded),
+                remarks,
+            });
         }
         if start.starts_with(UTF_8_MARK) {
             skip(&mut bytes, UTF_8_MARK.len() as u64)?;
         }
-        Ok(Self { text: bytes, remarks })
+        Ok(Self {
+            text: bytes,
+            remarks,
+        })
     }
 }
 
@@ -80,7 +104,9 @@ fn buffered(bytes: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
 }
 
 /// Returns the first four bytes of a reader, or all if there are fewer, and a reader that begins with them.
-fn with_start(mut bytes: Box<dyn BufRead + Send>) -> io::Result<(Vec<u8>, Box<dyn BufRead + Send>)> {
+fn with_start(
+    mut bytes: Box<dyn BufRead + Send>,
+) -> io::Result<(Vec<u8>, Box<dyn BufRead + Send>)> {
     let buffer = bytes.fill_buf()?;
     if buffer.len() >= 4 || buffer.is_empty() {
         return Ok((buffer[..buffer.len().min(4)].to_vec(), bytes));
@@ -108,17 +134,26 @@ impl Utf16 {
             return Ok(None);
         }
         self.bytes.read_exact(&mut pair)?;
-        Ok(Some(if self.is_big_endian { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }))
+        Ok(Some(if self.is_big_endian {
+            u16::from_be_bytes(pair)
+        } else {
+            u16::from_le_bytes(pair)
+        }))
     }
 
     fn character(&mut self) -> io::Result<Option<char>> {
-        let Some(first) = self.unit()? else { return Ok(None) };
+        let Some(first) = self.unit()? else {
+            return Ok(None);
+        };
         let is_high = (0xd800..0xdc00).contains(&first);
         let second = if is_high { self.unit()? } else { None };
         let mut decoded = char::decode_utf16([first].into_iter().chain(second));
         match decoded.next() {
             Some(Ok(character)) => Ok(Some(character)),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the text is not valid UTF-16")),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the text is not valid UTF-16",
+            )),
         }
     }
 }
@@ -129,8 +164,11 @@ impl Read for Utf16 {
             self.decoded.clear();
             self.at = 0;
             while self.decoded.len() < 1 << 14 {
-                let Some(character) = self.character()? else { break };
-                self.decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                let Some(character) = self.character()? else {
+                    break;
+                };
+                self.decoded
+                    .extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
         let bytes = (self.decoded.len() - self.at).min(out.len());
@@ -155,7 +193,10 @@ pub(crate) fn read_line(text: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Resul
 
 /// The error of a row that no entity can be.
 pub(crate) fn too_long() -> io::Error {
-    let reason = format!("a row has more than {} MiB, and an entity has at most 1 MiB", MAX_ROW_BYTES >> 20);
+    let reason = format!(
+        "a row has more than {} MiB, and an entity has at most 1 MiB",
+        MAX_ROW_BYTES >> 20
+    );
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
@@ -179,8 +220,11 @@ mod tests {
         let mut all = Vec::new();
         for slow in [false, true] {
             let cursor = io::Cursor::new(bytes.to_vec());
-            let input =
-                if slow { TextInput::new(Slow(cursor), named)? } else { TextInput::new(cursor, named)? };
+            let input = if slow {
+                TextInput::new(Slow(cursor), named)?
+            } else {
+                TextInput::new(cursor, named)?
+            };
             let (mut text, mut input_text) = (String::new(), input.text);
             input_text.read_to_string(&mut text)?;
             all.push((text, input.remarks.len()));
@@ -198,8 +242,9 @@ mod tests {
     #[test]
     fn the_first_bytes_say_how_text_is_written() {
         let text = "a,ü,😀\n";
-        let units =
-            |to_bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(to_bytes).collect::<Vec<u8>>();
+        let units = |to_bytes: fn(u16) -> [u8; 2]| {
+            text.encode_utf16().flat_map(to_bytes).collect::<Vec<u8>>()
+        };
         let little = units(u16::to_le_bytes);
         let marked = [&[0xff, 0xfe][..], &little].concat();
         let big = [&[0xfe, 0xff][..], &units(u16::to_be_bytes)].concat();
@@ -213,10 +258,20 @@ mod tests {
             (gzip(&marked), 2),
             (zstd::encode_all(text.as_bytes(), 0).unwrap(), 1),
         ] {
-            assert_eq!(read(&bytes, None).unwrap(), (text.to_owned(), remarks), "{bytes:?}");
+            assert_eq!(
+                read(&bytes, None).unwrap(),
+                (text.to_owned(), remarks),
+                "{bytes:?}"
+            );
         }
-        assert_eq!(read(&gzip(b"a"), Some(Compression::Gzip)).unwrap(), ("a".to_owned(), 0));
-        assert_eq!(read(b"a", Some(Compression::Zstd)).unwrap(), ("a".to_owned(), 1));
+        assert_eq!(
+            read(&gzip(b"a"), Some(Compression::Gzip)).unwrap(),
+            ("a".to_owned(), 0)
+        );
+        assert_eq!(
+            read(b"a", Some(Compression::Zstd)).unwrap(),
+            ("a".to_owned(), 1)
+        );
         assert_eq!(read(b"", None).unwrap(), (String::new(), 0));
     }
 

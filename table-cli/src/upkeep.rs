@@ -59,7 +59,9 @@ pub(crate) struct UpkeepArgs {
 
 /// An expiry: a type and the property with the time.
 fn expiry(text: &str) -> Result<(String, String), String> {
-    let (of, property) = text.split_once('=').ok_or("give a type and a property, such as Session=Expires")?;
+    let (of, property) = text
+        .split_once('=')
+        .ok_or("give a type and a property, such as Session=Expires")?;
     Ok((of.to_owned(), property.to_owned()))
 }
 
@@ -68,7 +70,9 @@ impl UpkeepArgs {
     /// the requests of [`Upkeep`].
     pub(crate) async fn run(&self) -> Result<()> {
         let work = async |open: &mut OpenStore| self.keep(open).await;
-        self.store.with_open(Access::WriteExisting, self.pace, work).await
+        self.store
+            .with_open(Access::WriteExisting, self.pace, work)
+            .await
     }
 
     async fn keep(&self, open: &mut OpenStore) -> Result<()> {
@@ -91,9 +95,14 @@ impl UpkeepArgs {
             .every(Duration::from_secs(self.every))
             .on_round(move |report| locked(&listener, |rounds| rounds.print(report)));
         let trusted = self.trust_expiry.iter();
-        let upkeep = trusted.fold(upkeep, |upkeep, (of, property)| upkeep.trust_expiry(of, property));
+        let upkeep = trusted.fold(upkeep, |upkeep, (of, property)| {
+            upkeep.trust_expiry(of, property)
+        });
         let upkeep = match &self.blobs {
-            Some(blobs) => upkeep.blobs(blobs.open(false)?, LargeOptions::default().with_root(root())),
+            Some(blobs) => upkeep.blobs(
+                blobs.open(false)?,
+                LargeOptions::default().with_root(root()),
+            ),
             None => upkeep,
         };
         let waits = async {
@@ -127,8 +136,13 @@ async fn tell_of_waits(tables: &[TableName], rounds: &Mutex<Rounds>, meter: &Req
     let started = Instant::now();
     loop {
         tokio::time::sleep(LINE_INTERVAL).await;
-        let is_done = |table: &&TableName| locked(rounds, |rounds| rounds.printed.contains_key(*table));
-        let left: Vec<_> = tables.iter().filter(|table| !is_done(table)).map(TableName::as_str).collect();
+        let is_done =
+            |table: &&TableName| locked(rounds, |rounds| rounds.printed.contains_key(*table));
+        let left: Vec<_> = tables
+            .iter()
+            .filter(|table| !is_done(table))
+            .map(TableName::as_str)
+            .collect();
         if left.is_empty() {
             return;
         }
@@ -177,36 +191,44 @@ impl Rounds {
 
 /// The sums over the indexes of a table: builds, removals, compared entries, dangling entries, missing entries.
 fn sums(kept: &TableUpkeep) -> [usize; 5] {
-    kept.indexes.values().fold([0; 5], |[built, dropped, entries, dangling, missing], index| {
-        let scrubbed = &index.scrubbed;
-        [
-            built + index.built,
-            dropped + index.dropped,
-            entries + scrubbed.entries,
-            dangling + scrubbed.dangling,
-            missing + scrubbed.missing,
-        ]
-    })
+    kept.indexes.values().fold(
+        [0; 5],
+        |[built, dropped, entries, dangling, missing], index| {
+            let scrubbed = &index.scrubbed;
+            [
+                built + index.built,
+                dropped + index.dropped,
+                entries + scrubbed.entries,
+                dangling + scrubbed.dangling,
+                missing + scrubbed.missing,
+            ]
+        },
+    )
 }
 
 /// Blobs of large values that were removed.
 fn blobs(kept: &TableUpkeep) -> usize {
-    let removed = kept.large.as_ref().map_or(0, |large| large.collected.orphans);
+    let removed = kept
+        .large
+        .as_ref()
+        .map_or(0, |large| large.collected.orphans);
     usize::try_from(removed).unwrap_or(usize::MAX)
 }
 
 /// The removal of expired entities: finished sweeps, removed entities, entities that could not be removed.
 fn expired(kept: &TableUpkeep) -> [usize; 3] {
     let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    kept.expiry
-        .as_ref()
-        .map_or([0; 3], |expiry| [expiry.sweeps, number(expiry.removed), number(expiry.failed)])
+    kept.expiry.as_ref().map_or([0; 3], |expiry| {
+        [expiry.sweeps, number(expiry.removed), number(expiry.failed)]
+    })
 }
 
 fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
     let health = match (&kept.error, due) {
         (Some(_), _) => "failed",
-        (None, 0) if !kept.has_manifest && kept.expiry.is_none() && kept.large.is_none() => "needs no upkeep",
+        (None, 0) if !kept.has_manifest && kept.expiry.is_none() && kept.large.is_none() => {
+            "needs no upkeep"
+        }
         (None, 0) => "healthy",
         (None, _) => "needs an operator",
     };
@@ -234,8 +256,11 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    let end =
-        if counts.is_empty() { String::new() } else { format!("; since the start: {}", counts.join(", ")) };
+    let end = if counts.is_empty() {
+        String::new()
+    } else {
+        format!("; since the start: {}", counts.join(", "))
+    };
     format!("{table}: round {}: {health}{end}\n", kept.rounds)
 }
 
@@ -266,9 +291,11 @@ fn health(report: &UpkeepReport) -> Result<()> {
     }
     match (report.errors().count(), due) {
         (0, 0) => Ok(()),
-        (0, _) => Err(Failure::Damaged(format!("{due} parts of tables need an operator"))),
-        (failed, _) => {
-            Err(Failure::failed(format!("the last round failed for {failed} tables: run upkeep again")))
-        }
+        (0, _) => Err(Failure::Damaged(format!(
+            "{due} parts of tables need an operator"
+        ))),
+        (failed, _) => Err(Failure::failed(format!(
+            "the last round failed for {failed} tables: run upkeep again"
+        ))),
     }
 }

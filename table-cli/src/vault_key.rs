@@ -43,7 +43,9 @@ impl VaultKey {
             Some("RSA-OAEP") => (EncryptionAlgorithm::RsaOaep, "RSA-OAEP"),
             Some("A256KW") => (EncryptionAlgorithm::A256Kw, "A256KW"),
             Some(_) => {
-                return Err("the algorithm of a vault's key is RSA-OAEP-256, RSA-OAEP or A256KW".to_owned());
+                return Err(
+                    "the algorithm of a vault's key is RSA-OAEP-256, RSA-OAEP or A256KW".to_owned(),
+                );
             }
         };
         let credential = credential().map_err(|error| error.to_string())?;
@@ -78,7 +80,9 @@ impl VaultKey {
 
 impl fmt::Debug for VaultKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VaultKey").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("VaultKey")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,25 +97,47 @@ impl KeyWrap for VaultKey {
     }
 
     async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
-        let content = self.parameters(key.expose()).try_into().map_err(|e| failed(&e))?;
+        let content = self
+            .parameters(key.expose())
+            .try_into()
+            .map_err(|e| failed(&e))?;
         // Without a version the vault would take the newest one, and the id that is stored with the wrapped
         // key would name another.
-        let options =
-            KeyClientWrapKeyOptions { key_version: Some(self.version.clone()), ..Default::default() };
-        let answer =
-            self.client.wrap_key(&self.name, content, Some(options)).await.map_err(|e| failed(&e))?;
-        answer.into_model().map_err(|e| failed(&e))?.result.ok_or_else(empty)
+        let options = KeyClientWrapKeyOptions {
+            key_version: Some(self.version.clone()),
+            ..Default::default()
+        };
+        let answer = self
+            .client
+            .wrap_key(&self.name, content, Some(options))
+            .await
+            .map_err(|e| failed(&e))?;
+        answer
+            .into_model()
+            .map_err(|e| failed(&e))?
+            .result
+            .ok_or_else(empty)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
-        let content = self.parameters(wrapped).try_into().map_err(|e| failed(&e))?;
-        match self.client.unwrap_key(&self.name, &self.version, content, None).await {
+        let content = self
+            .parameters(wrapped)
+            .try_into()
+            .map_err(|e| failed(&e))?;
+        match self
+            .client
+            .unwrap_key(&self.name, &self.version, content, None)
+            .await
+        {
             // The vault refuses a key that it did not wrap.
             Err(error) if error.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
             }
             answer => {
-                let model = answer.map_err(|e| failed(&e))?.into_model().map_err(|e| failed(&e))?;
+                let model = answer
+                    .map_err(|e| failed(&e))?
+                    .into_model()
+                    .map_err(|e| failed(&e))?;
                 model.result.map(KeyBytes::from).ok_or_else(empty)
             }
         }
@@ -142,7 +168,11 @@ mod tests {
     #[async_trait]
     impl HttpClient for Refusing {
         async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
-            Ok(AsyncRawResponse::from_bytes(self.0.into(), Headers::new(), "{}"))
+            Ok(AsyncRawResponse::from_bytes(
+                self.0.into(),
+                Headers::new(),
+                "{}",
+            ))
         }
     }
 
@@ -172,7 +202,8 @@ mod tests {
             options.client_options.transport = Some(Transport::new(Arc::new(Refusing(status))));
             let credential = Arc::new(Refusing(status));
             let client =
-                KeyClient::new("https://contoso.vault.azure.net", credential, Some(options)).unwrap();
+                KeyClient::new("https://contoso.vault.azure.net", credential, Some(options))
+                    .unwrap();
             let key = VaultKey {
                 client,
                 id: String::new(),
@@ -181,11 +212,21 @@ mod tests {
                 algorithm: EncryptionAlgorithm::A256Kw,
                 algorithm_name: "A256KW",
             };
-            let wrapped = key.wrap_key(&KeyBytes::from(vec![7; 32])).await.unwrap_err();
+            let wrapped = key
+                .wrap_key(&KeyBytes::from(vec![7; 32]))
+                .await
+                .unwrap_err();
             let unwrapped = key.unwrap_key(&[7; 40]).await.unwrap_err();
             for (error, kind) in [(wrapped, wraps), (unwrapped, unwraps)] {
-                assert!(format!("{:?}", error.kind()).starts_with(kind), "{status}: {error:?}");
-                assert_eq!(error.is_transient(), matches!(status, 429 | 503), "{status}: {error}");
+                assert!(
+                    format!("{:?}", error.kind()).starts_with(kind),
+                    "{status}: {error:?}"
+                );
+                assert_eq!(
+                    error.is_transient(),
+                    matches!(status, 429 | 503),
+                    "{status}: {error}"
+                );
             }
         }
     }
@@ -193,7 +234,10 @@ mod tests {
     #[test]
     fn the_address_names_the_vault_the_key_and_the_version() {
         let key = VaultKey::new("https://contoso.vault.azure.net/keys/kek/0123", None).unwrap();
-        assert_eq!((&*key.name, &*key.version, key.algorithm()), ("kek", "0123", "RSA-OAEP-256"));
+        assert_eq!(
+            (&*key.name, &*key.version, key.algorithm()),
+            ("kek", "0123", "RSA-OAEP-256")
+        );
         for wrong in [
             "http://contoso.vault.azure.net/keys/kek/0123",
             "https://contoso.vault.azure.net/keys/kek",
@@ -201,12 +245,23 @@ mod tests {
             "https://contoso.vault.azure.net/secrets/kek/0123",
             "kek",
         ] {
-            assert!(VaultKey::new(wrong, None).unwrap_err().contains("keys/KEY/VERSION"), "{wrong}");
+            assert!(
+                VaultKey::new(wrong, None)
+                    .unwrap_err()
+                    .contains("keys/KEY/VERSION"),
+                "{wrong}"
+            );
         }
-        let same =
-            VaultKey::new("HTTPS://Contoso.Vault.azure.net:443/keys/kek/0123?api-version=7.4", None).unwrap();
+        let same = VaultKey::new(
+            "HTTPS://Contoso.Vault.azure.net:443/keys/kek/0123?api-version=7.4",
+            None,
+        )
+        .unwrap();
         assert_eq!(same.key_id(), key.key_id());
-        let other = VaultKey::new("https://contoso.vault.azure.net/keys/kek/0123", Some("HS256"));
+        let other = VaultKey::new(
+            "https://contoso.vault.azure.net/keys/kek/0123",
+            Some("HS256"),
+        );
         assert!(other.unwrap_err().contains("algorithm"));
     }
 }

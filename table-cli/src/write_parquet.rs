@@ -13,7 +13,8 @@ use bytes::Bytes;
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::writer::{ColumnWriter, get_column_writer, get_typed_column_writer_mut};
 use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type,
+    Int64Type,
 };
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -73,7 +74,11 @@ enum Kind {
 impl ParquetRows {
     /// Starts without entities.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { entities: Spool::new()?, properties: Vec::new(), indexes: HashMap::new() })
+        Ok(Self {
+            entities: Spool::new()?,
+            properties: Vec::new(),
+            indexes: HashMap::new(),
+        })
     }
 
     /// Adds an entity.
@@ -118,7 +123,9 @@ impl ParquetRows {
             if group.is_empty() {
                 break;
             }
-            chunks.write_group(&mut file, &columns, &group).map_err(failed)?;
+            chunks
+                .write_group(&mut file, &columns, &group)
+                .map_err(failed)?;
         }
         file.close().map(drop).map_err(failed)
     }
@@ -150,7 +157,11 @@ impl Property {
                 true => self.name.clone(),
                 false => type_column(&self.name, edm_type),
             };
-            Column { property: self.name.clone(), name, kind }
+            Column {
+                property: self.name.clone(),
+                name,
+                kind,
+            }
         })
     }
 }
@@ -161,8 +172,14 @@ fn nanos(time: Ticks) -> Option<i64> {
 }
 
 fn schema(columns: &[Column]) -> Result<Type, ParquetError> {
-    let keys = ["PartitionKey", "RowKey"]
-        .map(|name| field(name, Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED));
+    let keys = ["PartitionKey", "RowKey"].map(|name| {
+        field(
+            name,
+            Physical::BYTE_ARRAY,
+            Some(LogicalType::String),
+            Repetition::REQUIRED,
+        )
+    });
     let columns = columns.iter().map(|column| {
         // `true`: the times are in UTC.
         let time = |unit| (Physical::INT64, Some(LogicalType::timestamp(true, unit)));
@@ -175,12 +192,19 @@ fn schema(columns: &[Column]) -> Result<Type, ParquetError> {
             Kind::Of(EdmType::Guid) => (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Uuid)),
             Kind::Of(EdmType::Int32) => (Physical::INT32, None),
             Kind::Of(EdmType::Int64) => (Physical::INT64, None),
-            Kind::Of(EdmType::String) | Kind::TimeText => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Of(EdmType::String) | Kind::TimeText => {
+                (Physical::BYTE_ARRAY, Some(LogicalType::String))
+            }
         };
         field(&column.name, physical, logical, Repetition::OPTIONAL)
     });
-    let fields = keys.into_iter().chain(columns).collect::<Result<Vec<_>, _>>()?;
-    Type::group_type_builder("entity").with_fields(fields).build()
+    let fields = keys
+        .into_iter()
+        .chain(columns)
+        .collect::<Result<Vec<_>, _>>()?;
+    Type::group_type_builder("entity")
+        .with_fields(fields)
+        .build()
 }
 
 fn field(
@@ -189,16 +213,26 @@ fn field(
     logical: Option<LogicalType>,
     repetition: Repetition,
 ) -> Result<Arc<Type>, ParquetError> {
-    let length = if logical == Some(LogicalType::Uuid) { 16 } else { 0 };
+    let length = if logical == Some(LogicalType::Uuid) {
+        16
+    } else {
+        0
+    };
     let field = Type::primitive_type_builder(name, physical).with_repetition(repetition);
-    field.with_logical_type(logical).with_length(length).build().map(Arc::new)
+    field
+        .with_logical_type(logical)
+        .with_length(length)
+        .build()
+        .map(Arc::new)
 }
 
 /// Takes the entities of the next row group.
 fn next_group(entities: &mut impl Iterator<Item = Result<Entity>>) -> Result<Vec<Entity>> {
     let (mut group, mut bytes) = (Vec::new(), 0);
     while group.len() < GROUP_ROWS && bytes < GROUP_BYTES {
-        let Some(entity) = entities.next().transpose()? else { break };
+        let Some(entity) = entities.next().transpose()? else {
+            break;
+        };
         let key = entity.key();
         bytes += key.partition().len() + key.row().len() + entity.properties().as_packed().len();
         group.push(entity);
@@ -220,16 +254,22 @@ impl Chunks {
         entities: &[Entity],
     ) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
-        let parts =
-            [|entity: &Entity| text(entity.key().partition()), |entity: &Entity| text(entity.key().row())];
+        let parts = [
+            |entity: &Entity| text(entity.key().partition()),
+            |entity: &Entity| text(entity.key().row()),
+        ];
         for (at, part) in parts.into_iter().enumerate() {
             let keys: Vec<_> = entities.iter().map(part).collect();
             self.write_chunk(&mut group, at, |writer| {
-                get_typed_column_writer_mut::<ByteArrayType>(writer).write_batch(&keys, None, None).map(drop)
+                get_typed_column_writer_mut::<ByteArrayType>(writer)
+                    .write_batch(&keys, None, None)
+                    .map(drop)
             })?;
         }
         for (at, column) in columns.iter().enumerate() {
-            self.write_chunk(&mut group, parts.len() + at, |writer| write_column(writer, column, entities))?;
+            self.write_chunk(&mut group, parts.len() + at, |writer| {
+                write_column(writer, column, entities)
+            })?;
         }
         group.close().map(drop)
     }
@@ -243,7 +283,8 @@ impl Chunks {
     ) -> Result<(), ParquetError> {
         let mut pages = Vec::new();
         let sink = Box::new(ChecksummedPages(&mut pages));
-        let mut writer = get_column_writer(self.schema.column(at), Arc::clone(&self.properties), sink);
+        let mut writer =
+            get_column_writer(self.schema.column(at), Arc::clone(&self.properties), sink);
         write(&mut writer)?;
         let written = writer.close()?;
         group.append_column(&Bytes::from(pages), written)
@@ -273,7 +314,9 @@ fn write_column(
         };
     }
     match column.kind {
-        Kind::Of(EdmType::Binary) => write!(ByteArrayType, ValueRef::Binary(v) => ByteArray::from(v)),
+        Kind::Of(EdmType::Binary) => {
+            write!(ByteArrayType, ValueRef::Binary(v) => ByteArray::from(v))
+        }
         Kind::Of(EdmType::Boolean) => write!(BoolType, ValueRef::Boolean(v) => v),
         Kind::Of(EdmType::DateTime) => {
             // Exact: 10 ticks are a microsecond, and a column with other times has nanoseconds or text.
@@ -302,7 +345,9 @@ fn write_values<T: DataType>(
         levels.push(i16::from(value.is_some()));
         present.extend(value);
     }
-    get_typed_column_writer_mut::<T>(writer).write_batch(&present, Some(&levels), None).map(drop)
+    get_typed_column_writer_mut::<T>(writer)
+        .write_batch(&present, Some(&levels), None)
+        .map(drop)
 }
 
 /// An error of the file, or of standard output.

@@ -68,11 +68,15 @@ impl RowWriter<'_> {
         let name = table.clone();
         let operations = rows.map_ok(move |entity| (name.clone(), operation(mode, entity)));
         // The open store repeats requests itself.
-        let options = BulkOptions::default().with_concurrency(self.concurrency).with_retry(None);
+        let options = BulkOptions::default()
+            .with_concurrency(self.concurrency)
+            .with_retry(None);
         let writer = BulkWriter::with_options(Arc::clone(store), options);
         let mut outcomes = std::pin::pin!(writer.outcomes(operations));
         while let Some(outcome) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
+            locked(report, |report| {
+                report.add(&outcome.key.to_string(), outcome.result.as_ref().err())
+            })?;
             progress.add(1);
         }
         Ok(())
@@ -86,17 +90,22 @@ impl RowWriter<'_> {
         report: &SharedOutcomes,
         progress: &mut Progress,
     ) -> Result<()> {
-        let (mode, options) = (self.mode, BulkInsert::default().with_concurrency(self.concurrency));
+        let (mode, options) = (
+            self.mode,
+            BulkInsert::default().with_concurrency(self.concurrency),
+        );
         // Inserts need no old entity, so they go in groups. The other modes read it, because its entries are replaced. Both write rows
         // of one key in the order of the input.
         let mut outcomes = match mode {
             Mode::Insert => indexed.insert_all(rows, options).boxed(),
-            Mode::Upsert | Mode::Merge => {
-                indexed.modify_all(rows, options, move |old, row| Ok(combined(mode, old, row))).boxed()
-            }
+            Mode::Upsert | Mode::Merge => indexed
+                .modify_all(rows, options, move |old, row| Ok(combined(mode, old, row)))
+                .boxed(),
         };
         while let Some(outcome) = outcomes.try_next().await? {
-            locked(report, |report| report.add(&outcome.key.to_string(), outcome.result.as_ref().err()))?;
+            locked(report, |report| {
+                report.add(&outcome.key.to_string(), outcome.result.as_ref().err())
+            })?;
             progress.add(1);
         }
         Ok(())

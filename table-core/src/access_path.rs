@@ -1,7 +1,9 @@
 use std::fmt;
 
 /// How a query finds its entities, as the service's design guide classifies queries. The cheapest path is first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessPath {
     /// One PartitionKey and one RowKey: the service reads one entity.

@@ -2,8 +2,8 @@
 
 pub use crate::memory::MemoryStore;
 pub use crate::model::{
-    ETag, EdmValue, Entity, IfMatch, Key, KeyPart, PartitionKey, Properties, Reverse, RowKey, TableName,
-    Ticks, ValueRef,
+    ETag, EdmValue, Entity, IfMatch, Key, KeyPart, PartitionKey, Properties, Reverse, RowKey,
+    TableName, Ticks, ValueRef,
 };
 pub use crate::query::{AccessPath, Continuation, Filter, Page, Query, Select};
 pub use crate::store::{ErrorKind, Operation, Outcome, TableStore, TableStoreExt};

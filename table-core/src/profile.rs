@@ -86,7 +86,11 @@ impl ServiceProfile {
 
     /// The local stores. They have the limits of Azure Table Storage, so that a program that works with a local store
     /// works with the service.
-    pub const LOCAL: Self = Self { name: "local store", system: "table_store", ..Self::AZURE_TABLES };
+    pub const LOCAL: Self = Self {
+        name: "local store",
+        system: "table_store",
+        ..Self::AZURE_TABLES
+    };
 
     /// A local store behind a server that maintains indexes for its clients. The server enforces the limits of Azure Table Storage for
     /// the requests of its clients. The store takes larger groups, which contain the index entries of up to 100 entities too: 100
@@ -108,7 +112,11 @@ impl ServiceProfile {
     /// # Ok::<(), table_core::Error>(())
     /// ```
     pub fn table_identity(&self, table: &TableName) -> String {
-        if self.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
+        if self.case_sensitive_tables {
+            table.to_string()
+        } else {
+            table.to_lowercase()
+        }
     }
 
     /// Whether two names are the same table.

@@ -18,7 +18,8 @@ use table_core::store::{
 use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::upgrade::UpgradePage;
 use table_core::typed::{
-    EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery, permit_registered,
+    EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery,
+    permit_registered,
 };
 
 #[derive(TableEntity)]
@@ -69,7 +70,10 @@ fn tables(table: &Table<Row>) {
     send(upgrade.plan());
     send(upgrade.diff());
     send(upgrade.run());
-    send(UpgradePage::of_query(any::<&TableQuery<Row, Entity>>(), any()));
+    send(UpgradePage::of_query(
+        any::<&TableQuery<Row, Entity>>(),
+        any(),
+    ));
     send(table.plain_write());
     send(table.register_type());
 }
@@ -102,11 +106,19 @@ fn serde_tables(table: &SerdeTable<Plain>) {
     send(table.insert_or_merge(any()));
     send(table.replace(any()));
     send(table.replace_if(any(), any::<IfMatch>()));
-    send(table.merge(any::<table_core::model::Key>(), any::<&Plain>(), any::<IfMatch>()));
+    send(table.merge(
+        any::<table_core::model::Key>(),
+        any::<&Plain>(),
+        any::<IfMatch>(),
+    ));
     send(table.update(any::<table_core::model::Key>(), |_: &mut Plain| Ok(())));
     send(table.delete(any::<table_core::model::Key>(), any::<IfMatch>()));
     send(table.delete_if_exists(any::<table_core::model::Key>()));
-    send(table.move_to(any::<table_core::model::Key>(), table, any::<table_core::model::Key>()));
+    send(table.move_to(
+        any::<table_core::model::Key>(),
+        table,
+        any::<table_core::model::Key>(),
+    ));
 }
 
 fn adapters(faulty: &Faulty<MemoryStore>, meter: &RequestMeter) {
@@ -122,7 +134,9 @@ fn manifests(
     send(Manifest::load(store, table));
     send(cache.get(store, table));
     send(cache.plain_write(store, table));
-    send(permit_registered(store, cache, table, Row::SCHEMA, |_| Ok(None)));
+    send(permit_registered(store, cache, table, Row::SCHEMA, |_| {
+        Ok(None)
+    }));
     send(writers.until_idle("a build"));
     send(writers.until_follow_ups_end());
     send(change.known());
@@ -143,5 +157,8 @@ fn sets(write: &SetWrite<'_, Decide, fn(&Entity) -> bool>) {
 
 #[test]
 fn every_public_async_function_is_called_here() {
-    check_calls(concat!(env!("CARGO_MANIFEST_DIR"), "/src"), include_str!("send.rs"));
+    check_calls(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/src"),
+        include_str!("send.rs"),
+    );
 }

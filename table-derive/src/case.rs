@@ -24,7 +24,10 @@ const RULES: [(&str, Case); 8] = [
 
 impl Case {
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        RULES.iter().find(|(name, _)| *name == text).map(|(_, case)| *case)
+        RULES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, case)| *case)
     }
 
     /// Returns the names of the rules, for messages.
@@ -36,7 +39,11 @@ impl Case {
     pub(crate) fn apply(self, name: &str) -> String {
         let words = words(name);
         let join = |separator: &str, each: fn(&str) -> String| {
-            words.iter().map(|w| each(w)).collect::<Vec<_>>().join(separator)
+            words
+                .iter()
+                .map(|w| each(w))
+                .collect::<Vec<_>>()
+                .join(separator)
         };
         match self {
             Self::Lower => join("", str::to_lowercase),
@@ -45,7 +52,9 @@ impl Case {
             Self::Camel => {
                 let pascal = join("", capitalized);
                 let mut chars = pascal.chars();
-                chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+                chars.next().map_or(String::new(), |first| {
+                    first.to_lowercase().chain(chars).collect()
+                })
             }
             Self::Snake => join("_", str::to_lowercase),
             Self::ScreamingSnake => join("_", str::to_uppercase),
@@ -74,7 +83,11 @@ fn words(name: &str) -> Vec<String> {
 fn capitalized(word: &str) -> String {
     let mut chars = word.chars();
     let first = chars.next().map(char::to_uppercase);
-    first.into_iter().flatten().chain(chars.flat_map(char::to_lowercase)).collect()
+    first
+        .into_iter()
+        .flatten()
+        .chain(chars.flat_map(char::to_lowercase))
+        .collect()
 }
 
 #[cfg(test)]

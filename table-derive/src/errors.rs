@@ -48,6 +48,9 @@ impl Drop for Errors {
     fn drop(&mut self) {
         let checked = self.0.borrow().is_none();
         // A second panic while one unwinds would abort the compiler and hide the first.
-        assert!(checked || std::thread::panicking(), "the macro forgot to report its errors");
+        assert!(
+            checked || std::thread::panicking(),
+            "the macro forgot to report its errors"
+        );
     }
 }

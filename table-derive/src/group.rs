@@ -5,7 +5,9 @@ use quote::quote;
 use syn::DeriveInput;
 
 use crate::attr::{Container, SIMPLE};
-use crate::entity::{SYSTEM, constants, decode_fields, encode_fields, properties, read_names, sources};
+use crate::entity::{
+    SYSTEM, constants, decode_fields, encode_fields, properties, read_names, sources,
+};
 use crate::errors::Errors;
 use crate::fields::{self, Field, FieldRules, Owner};
 

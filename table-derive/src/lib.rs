@@ -26,7 +26,18 @@ use syn::{DeriveInput, parse_macro_input};
 /// Implemented in the crate `table-derive`.
 #[proc_macro_derive(
     TableEntity,
-    attributes(entity, index, partition_key, row_key, encrypt, large, etag, timestamp, expires, deleted_at)
+    attributes(
+        entity,
+        index,
+        partition_key,
+        row_key,
+        encrypt,
+        large,
+        etag,
+        timestamp,
+        expires,
+        deleted_at
+    )
 )]
 pub fn table_entity(input: TokenStream) -> TokenStream {
     entity::derive(&parse_macro_input!(input as DeriveInput)).into()
@@ -41,7 +52,17 @@ pub fn entity_resolver(input: TokenStream) -> TokenStream {
 /// Implemented in the crate `table-derive`.
 #[proc_macro_derive(
     PropertyGroup,
-    attributes(entity, partition_key, row_key, encrypt, large, etag, timestamp, expires, deleted_at)
+    attributes(
+        entity,
+        partition_key,
+        row_key,
+        encrypt,
+        large,
+        etag,
+        timestamp,
+        expires,
+        deleted_at
+    )
 )]
 pub fn property_group(input: TokenStream) -> TokenStream {
     group::derive(&parse_macro_input!(input as DeriveInput)).into()

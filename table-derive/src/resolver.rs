@@ -33,11 +33,17 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
 fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Resolver<'a>> {
     let Data::Enum(data) = &input.data else {
         let remedy = "for one entity derive `TableEntity`";
-        errors.push(&input.ident, format!("`EntityResolver` is for enums with a variant per type; {remedy}"));
+        errors.push(
+            &input.ident,
+            format!("`EntityResolver` is for enums with a variant per type; {remedy}"),
+        );
         return None;
     };
     if !input.generics.params.is_empty() {
-        errors.push(&input.generics, "a resolver cannot have generics: its types are identified by name");
+        errors.push(
+            &input.generics,
+            "a resolver cannot have generics: its types are identified by name",
+        );
     }
     let (mut variants, mut other) = (Vec::new(), None);
     for variant in &data.variants {
@@ -49,19 +55,32 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
         match is_other(&variant.attrs, errors) {
             false => variants.push((&variant.ident, ty)),
             true if other.is_none() => other = Some((&variant.ident, ty)),
-            true => errors.push(variant, "another variant already takes the other rows; remove one"),
+            true => errors.push(
+                variant,
+                "another variant already takes the other rows; remove one",
+            ),
         }
     }
     if data.variants.is_empty() {
-        errors.push(&input.ident, "a resolver needs a variant for at least one type of entity");
+        errors.push(
+            &input.ident,
+            "a resolver needs a variant for at least one type of entity",
+        );
     }
-    Some(Resolver { input, krate, variants, other })
+    Some(Resolver {
+        input,
+        krate,
+        variants,
+        other,
+    })
 }
 
 /// Returns the entity type of a variant: the type of its only unnamed field.
 fn entity_type(fields: &Fields) -> Option<&Type> {
     match fields {
-        Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first().map(|f| &f.ty),
+        Fields::Unnamed(fields) if fields.unnamed.len() == 1 => {
+            fields.unnamed.first().map(|f| &f.ty)
+        }
         _ => None,
     }
 }
@@ -69,7 +88,11 @@ fn entity_type(fields: &Fields) -> Option<&Type> {
 /// Whether the variant has `#[resolver(other)]`.
 fn is_other(attrs: &[Attribute], errors: &Errors) -> bool {
     let mut other = false;
-    for item in attrs.iter().filter(|a| a.path().is_ident("resolver")).flat_map(|a| items(a, errors)) {
+    for item in attrs
+        .iter()
+        .filter(|a| a.path().is_ident("resolver"))
+        .flat_map(|a| items(a, errors))
+    {
         match item.name().as_str() {
             "other" => other |= item.flag(errors).is_some(),
             _ => item.unknown(&["other"], errors),
@@ -80,10 +103,19 @@ fn is_other(attrs: &[Attribute], errors: &Errors) -> bool {
 
 fn expand(resolver: &Resolver<'_>) -> TokenStream {
     let checks = checks(resolver);
-    let Resolver { input, krate, variants, other } = resolver;
+    let Resolver {
+        input,
+        krate,
+        variants,
+        other,
+    } = resolver;
     let (name, rust_name) = (&input.ident, plain(&input.ident));
     let types: Vec<_> = variants.iter().map(|(_, ty)| *ty).collect();
-    let all: Vec<_> = types.iter().copied().chain(other.map(|(_, ty)| ty)).collect();
+    let all: Vec<_> = types
+        .iter()
+        .copied()
+        .chain(other.map(|(_, ty)| ty))
+        .collect();
     let filter = match other {
         // A variant for other rows wants all rows; without one, the service can filter by type.
         Some(_) => quote!(::core::option::Option::None),
@@ -139,8 +171,14 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
 
 /// Checks that the rows of each type are distinguishable from the rows of the others.
 fn checks(resolver: &Resolver<'_>) -> TokenStream {
-    let Resolver { input, krate, variants, .. } = resolver;
-    let schema = |ty: &Type| quote_spanned!(ty.span()=> <#ty as #krate::typed::TableEntity>::SCHEMA);
+    let Resolver {
+        input,
+        krate,
+        variants,
+        ..
+    } = resolver;
+    let schema =
+        |ty: &Type| quote_spanned!(ty.span()=> <#ty as #krate::typed::TableEntity>::SCHEMA);
     let identified = variants.iter().map(|(ident, ty)| {
         let schema = schema(ty);
         let problem = format!(
@@ -149,7 +187,10 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
         );
         quote_spanned!(ty.span()=> #[allow(deprecated)] const _: () = ::core::assert!(#krate::__private::has_discriminator(#schema), "{}", #problem);)
     });
-    let pairs = variants.iter().enumerate().flat_map(|(i, a)| variants[i + 1..].iter().map(move |b| (a, b)));
+    let pairs = variants
+        .iter()
+        .enumerate()
+        .flat_map(|(i, a)| variants[i + 1..].iter().map(move |b| (a, b)));
     let distinct = pairs.map(|((ident, ty), (other, other_ty))| {
         let (a, b) = (schema(ty), schema(other_ty));
         let problem = format!(

@@ -52,7 +52,13 @@ impl Transform {
 impl Part {
     /// The untransformed value of a field.
     pub(crate) fn of(field: Ident) -> Self {
-        Self { field, each: false, transforms: Vec::new(), width: None, shards: None }
+        Self {
+            field,
+            each: false,
+            transforms: Vec::new(),
+            width: None,
+            shards: None,
+        }
     }
 
     /// Whether different values always give different texts, so that the text identifies the value. Descending order keeps
@@ -63,10 +69,12 @@ impl Part {
 
     /// Returns the number of first characters that are written; `None` for all.
     pub(crate) fn prefix(&self) -> Option<u32> {
-        self.transforms.iter().find_map(|transform| match transform {
-            Transform::Prefix(count) => Some(*count),
-            _ => None,
-        })
+        self.transforms
+            .iter()
+            .find_map(|transform| match transform {
+                Transform::Prefix(count) => Some(*count),
+                _ => None,
+            })
     }
 }
 
@@ -83,9 +91,14 @@ impl Template {
             let name = name.strip_prefix("r#").unwrap_or(name);
             // A template names a field without `r#`, but a keyword such as `type` is an identifier only with it.
             let raw = syn::parse_str::<Ident>(name).is_err();
-            let parsed = if raw { format!("r#{name}") } else { name.to_owned() };
-            let mut ident = syn::parse_str::<Ident>(&parsed)
-                .map_err(|_| format!("`{{{name}}}` must name a field, as in `{{id}}` or `{{id:06}}`"))?;
+            let parsed = if raw {
+                format!("r#{name}")
+            } else {
+                name.to_owned()
+            };
+            let mut ident = syn::parse_str::<Ident>(&parsed).map_err(|_| {
+                format!("`{{{name}}}` must name a field, as in `{{id}}` or `{{id:06}}`")
+            })?;
             ident.set_span(text.span());
             Ok(ident)
         })
@@ -110,7 +123,10 @@ impl Template {
     /// Returns the template of a field without a format: only its value.
     pub(crate) fn of_field(field: &Ident) -> Self {
         let text = LitStr::new(&format!("{{{}}}", plain(field)), field.span());
-        Self { text, segments: vec![Segment::Part(Part::of(field.clone()))] }
+        Self {
+            text,
+            segments: vec![Segment::Part(Part::of(field.clone()))],
+        }
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -159,9 +175,18 @@ impl Template {
     pub(crate) fn display_of(segment: &Segment) -> String {
         match segment {
             Segment::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
-            Segment::Part(Part { field, each, transforms, width, shards }) => {
+            Segment::Part(Part {
+                field,
+                each,
+                transforms,
+                width,
+                shards,
+            }) => {
                 let list = if *each { "[]" } else { "" };
-                let words: String = transforms.iter().map(|t| format!(":{}", t.display())).collect();
+                let words: String = transforms
+                    .iter()
+                    .map(|t| format!(":{}", t.display()))
+                    .collect();
                 let width = width.map(|n| format!(":0{n}")).unwrap_or_default();
                 let shards = shards.map(|n| format!("#{n}")).unwrap_or_default();
                 format!("{{{}{list}{words}{width}{shards}}}", plain(field))
@@ -176,21 +201,30 @@ impl Template {
             literal.push_str(&rest[..at]);
             let brace = &rest[at..];
             // As in format strings of Rust, a doubled brace is a literal brace.
-            if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+            if let Some(after) = brace
+                .strip_prefix("{{")
+                .or_else(|| brace.strip_prefix("}}"))
+            {
                 literal.push_str(&brace[..1]);
                 rest = after;
                 continue;
             }
-            let inner = brace.strip_prefix('{').ok_or("a `}` without `{`; write `}}` for a literal brace")?;
-            let (inner, after) =
-                inner.split_once('}').ok_or("a `{` without `}`; write `{{` for a literal brace")?;
+            let inner = brace
+                .strip_prefix('{')
+                .ok_or("a `}` without `{`; write `}}` for a literal brace")?;
+            let (inner, after) = inner
+                .split_once('}')
+                .ok_or("a `{` without `}`; write `{{` for a literal brace")?;
             push_literal(&mut segments, std::mem::take(&mut literal))?;
             segments.push(Segment::Part(part(inner, &field)?));
             rest = after;
         }
         literal.push_str(rest);
         push_literal(&mut segments, literal)?;
-        let template = Self { text: text.clone(), segments };
+        let template = Self {
+            text: text.clone(),
+            segments,
+        };
         // A key that starts with a field needs no check: text is escaped in keys, and an escape such as `~7E` never
         // gives `~~`.
         if template.prefix().is_some_and(|text| text.starts_with('~')) {
@@ -213,7 +247,9 @@ fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String>
     // https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#characters-disallowed-in-key-fields
     let forbidden = |c: char| matches!(c, '/' | '\\' | '#' | '?') || c.is_control();
     if let Some(bad) = text.chars().find(|c| forbidden(*c)) {
-        return Err(format!("a key cannot hold {bad:?}; use another character such as `_`"));
+        return Err(format!(
+            "a key cannot hold {bad:?}; use another character such as `_`"
+        ));
     }
     if !text.is_empty() {
         segments.push(Segment::Literal(text));
@@ -231,8 +267,14 @@ fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Par
     };
     let mut words = text.split(':');
     let name = words.next().unwrap_or_default();
-    let (name, each) = name.strip_suffix("[]").map_or((name, false), |name| (name, true));
-    let mut part = Part { each, shards, ..Part::of(field(name)?) };
+    let (name, each) = name
+        .strip_suffix("[]")
+        .map_or((name, false), |name| (name, true));
+    let mut part = Part {
+        each,
+        shards,
+        ..Part::of(field(name)?)
+    };
     for word in words {
         match (transform(word)?, part.transforms.last()) {
             (_, Some(Transform::Descending)) if !word.starts_with('0') => {
@@ -261,7 +303,10 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
         "date" => Transform::Date,
         "hour" => Transform::Hour,
         "desc" => Transform::Descending,
-        _ => match word.strip_prefix("prefix(").and_then(|word| word.strip_suffix(')')) {
+        _ => match word
+            .strip_prefix("prefix(")
+            .and_then(|word| word.strip_suffix(')'))
+        {
             Some(count) => {
                 let chars = count.parse().ok().filter(|count| *count > 0);
                 Transform::Prefix(chars.ok_or_else(|| {
@@ -280,14 +325,22 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
 }
 
 fn shards(count: &str) -> Result<u16, String> {
-    let shards = count.parse().ok().filter(|count| (1..=MAX_SHARDS).contains(count));
-    shards
-        .ok_or_else(|| format!("`#{count}` is not a number of shards; write `#16`, at most `#{MAX_SHARDS}`"))
+    let shards = count
+        .parse()
+        .ok()
+        .filter(|count| (1..=MAX_SHARDS).contains(count));
+    shards.ok_or_else(|| {
+        format!("`#{count}` is not a number of shards; write `#16`, at most `#{MAX_SHARDS}`")
+    })
 }
 
 fn width(format: &str) -> Result<usize, String> {
-    let digits = format.strip_prefix('0').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
-    let width = digits.and_then(|d| d.parse().ok()).filter(|n| (1..=MAX_DIGITS).contains(n));
+    let digits = format
+        .strip_prefix('0')
+        .filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
+    let width = digits
+        .and_then(|d| d.parse().ok())
+        .filter(|n| (1..=MAX_DIGITS).contains(n));
     width.ok_or_else(|| {
         format!("`:{format}` is not a width; write `:06` for six digits, at most `:0{MAX_DIGITS}`")
     })

@@ -79,7 +79,10 @@ fn copy(shared: &Shared, watch: Watch, file: &FileConfig, target: &Path) -> Resu
 }
 
 fn config_of_copy(original: &FileConfig) -> FileConfig {
-    FileConfig { cache_bytes: original.cache_bytes.min(CACHE_BYTES), ..original.clone() }
+    FileConfig {
+        cache_bytes: original.cache_bytes.min(CACHE_BYTES),
+        ..original.clone()
+    }
 }
 
 /// An unfinished copy. Up to the last copied key, it has the rows of one snapshot of the original: that of the
@@ -96,14 +99,18 @@ struct Copy<'s> {
 impl Copy<'_> {
     /// Applies the changes since the previous step and copies the next chunk. After the last chunk it returns the metadata of the copy.
     fn next_step(&mut self, to: &Database) -> Result<Option<Contents>, Failure> {
-        let (reading, changed) = self.watch.take_changes(|| self.shared.snapshot_of(self.generation));
+        let (reading, changed) = self
+            .watch
+            .take_changes(|| self.shared.snapshot_of(self.generation));
         let reading = reading?;
         let mut contents = Contents::read(&reading.transaction)?;
         let rows = &reading.rows;
         let transaction = to.begin_write().map_err(Failure::write)?;
         let mut table = transaction.open_table(ROWS).map_err(Failure::write)?;
-        for key in changed.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*self.copied_up_to.clone())))
-        {
+        for key in changed.range::<[u8], _>((
+            Bound::Unbounded,
+            Bound::Included(&*self.copied_up_to.clone()),
+        )) {
             self.copy_again(key, rows, &mut table)?;
         }
         let ended = self.copy_more(rows, &contents.dropped, &mut table)?;
@@ -120,7 +127,12 @@ impl Copy<'_> {
         Ok(Some(contents))
     }
 
-    fn copy_again(&mut self, key: &[u8], rows: &Rows, to: &mut CopiedRows<'_>) -> Result<(), Failure> {
+    fn copy_again(
+        &mut self,
+        key: &[u8],
+        rows: &Rows,
+        to: &mut CopiedRows<'_>,
+    ) -> Result<(), Failure> {
         match rows.get(key).map_err(Failure::read)? {
             Some(row) => self.put(key, row.value(), to),
             None => to.remove(key).map(drop).map_err(Failure::write),
@@ -128,10 +140,18 @@ impl Copy<'_> {
     }
 
     /// Copies a chunk. Returns whether it was the last.
-    fn copy_more(&mut self, rows: &Rows, dropped: &[u64], to: &mut CopiedRows<'_>) -> Result<bool, Failure> {
+    fn copy_more(
+        &mut self,
+        rows: &Rows,
+        dropped: &[u64],
+        to: &mut CopiedRows<'_>,
+    ) -> Result<bool, Failure> {
         let from = self.copied_up_to.clone();
         let mut bytes = 0;
-        for row in rows.range::<&[u8]>((Bound::Excluded(&*from), Bound::Unbounded)).map_err(Failure::read)? {
+        for row in rows
+            .range::<&[u8]>((Bound::Excluded(&*from), Bound::Unbounded))
+            .map_err(Failure::read)?
+        {
             let (key, row) = row.map_err(Failure::read)?;
             let (key, row) = (key.value(), row.value());
             if key <= self.copied_up_to.as_slice() {
@@ -166,7 +186,13 @@ mod tests {
     #[test]
     fn a_backup_uses_no_more_memory_than_documented() {
         let cache = |bytes| {
-            config_of_copy(&EmbeddedStore::builder("unused").cache_bytes(bytes).config.file).cache_bytes
+            config_of_copy(
+                &EmbeddedStore::builder("unused")
+                    .cache_bytes(bytes)
+                    .config
+                    .file,
+            )
+            .cache_bytes
         };
         assert_eq!(cache(1 << 30), CACHE_BYTES);
         assert_eq!(cache(1 << 20), 1 << 20);

@@ -23,7 +23,12 @@ struct Entry {
 impl Catalog {
     /// Returns the id of a table.
     pub(crate) fn id(&self, table: &TableName) -> Result<u64> {
-        let missing = || ErrorKind::TableNotFound { table: table.to_string() }.into();
+        let missing = || {
+            ErrorKind::TableNotFound {
+                table: table.to_string(),
+            }
+            .into()
+        };
         self.find(table).map(|entry| entry.id).ok_or_else(missing)
     }
 
@@ -44,9 +49,14 @@ impl Catalog {
     }
 
     /// Iterates over identities (lower-case names) and names from an identity on, in order.
-    pub(crate) fn names_from<'a>(&'a self, start: &str) -> impl Iterator<Item = (&'a str, &'a TableName)> {
+    pub(crate) fn names_from<'a>(
+        &'a self,
+        start: &str,
+    ) -> impl Iterator<Item = (&'a str, &'a TableName)> {
         let from = (Bound::Included(start), Bound::Unbounded);
-        self.tables.range::<str, _>(from).map(|(identity, entry)| (identity.as_str(), &entry.name))
+        self.tables
+            .range::<str, _>(from)
+            .map(|(identity, entry)| (identity.as_str(), &entry.name))
     }
 
     /// Iterates over ids and names, as given to [`insert`](Self::insert).

@@ -54,7 +54,9 @@ impl Watch {
     pub(crate) fn take_changes<S>(&self, snapshot: impl FnOnce() -> S) -> (S, BTreeSet<Vec<u8>>) {
         let mut keys = self.0.keys();
         let snapshot = snapshot();
-        let changed = keys.as_mut().map(|keys| std::mem::take(&mut keys.published));
+        let changed = keys
+            .as_mut()
+            .map(|keys| std::mem::take(&mut keys.published));
         (snapshot, changed.unwrap_or_default())
     }
 }
@@ -81,12 +83,18 @@ mod tests {
             "the snapshot does not have the commit"
         );
         changes.publish_with(|| state = 1);
-        assert_eq!(watch.take_changes(|| state), (1, BTreeSet::from([b"a".to_vec()])));
+        assert_eq!(
+            watch.take_changes(|| state),
+            (1, BTreeSet::from([b"a".to_vec()]))
+        );
         assert_eq!(watch.take_changes(|| state), (1, BTreeSet::new()));
         // A commit that failed leaves its keys to the next one.
         changes.note(b"b");
         changes.note(b"c");
         changes.publish_with(|| state = 2);
-        assert_eq!(watch.take_changes(|| state), (2, BTreeSet::from([b"b".to_vec(), b"c".to_vec()])));
+        assert_eq!(
+            watch.take_changes(|| state),
+            (2, BTreeSet::from([b"b".to_vec(), b"c".to_vec()]))
+        );
     }
 }

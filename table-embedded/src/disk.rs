@@ -97,7 +97,11 @@ impl Default for Opener {
         Self(Arc::new(|path, access| {
             let writes = access != Access::Read;
             let mut options = OpenOptions::new();
-            options.read(true).write(writes).create(writes).truncate(false);
+            options
+                .read(true)
+                .write(writes)
+                .create(writes)
+                .truncate(false);
             let file = owner_only(&mut options).open(path)?;
             Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
         }))

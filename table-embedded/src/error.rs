@@ -38,20 +38,30 @@ pub(crate) enum Failure {
         "'{}' is in format {found}, and this version of the program reads format {known}; it was left \
          as it is: use the version that wrote it, or a later one", .path.display()
     )]
-    OtherFormat { path: PathBuf, found: u64, known: u64 },
+    OtherFormat {
+        path: PathBuf,
+        found: u64,
+        known: u64,
+    },
     #[error("'{}' is damaged: {reason}; it was not changed: restore a backup", .path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error("the row {} is damaged: its checksum does not match; restore a backup", KeyOrUnknown(.0))]
     DamagedRow(Option<Key>),
     #[error("{doing} '{}' failed", .path.display())]
-    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
     #[error("the store is closed; open it again")]
     Closed,
     #[error("the writer ended without an answer")]
     NoAnswer,
     #[error("a write to the file failed; the store reopens the file{1}")]
     Write(#[source] Arc<redb::Error>, LostWrites),
-    #[error("a write to the file failed; reads continue, and the store reopens the file for writing{1}")]
+    #[error(
+        "a write to the file failed; reads continue, and the store reopens the file for writing{1}"
+    )]
     Disk(#[source] Arc<io::Error>, LostWrites),
     #[error("the storage engine panicked; the store reopens the file{0}")]
     Panicked(LostWrites),
@@ -69,7 +79,9 @@ pub(crate) enum Failure {
         "the cached '{}' may differ from the disk, because a sync failed; open the store for writing once", .0.display()
     )]
     Unsynced(PathBuf),
-    #[error("compaction may need {needed} bytes of disk space, and {free} are free; nothing was changed")]
+    #[error(
+        "compaction may need {needed} bytes of disk space, and {free} are free; nothing was changed"
+    )]
     NoRoom { needed: u64, free: u64 },
     #[error("the rows of the file are out of order: a page is damaged; restore a backup")]
     DamagedOrder,
@@ -80,9 +92,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { doing, path, source }
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
     }
 
     pub(crate) fn read(error: impl Into<redb::Error>) -> Self {
@@ -99,7 +118,9 @@ impl Failure {
             Self::NoRoom { .. } => true,
             Self::Io { source, .. } => is_disk_full(source),
             Self::Disk(source, _) => is_disk_full(source),
-            Self::Write(source, _) => matches!(&**source, redb::Error::Io(source) if is_disk_full(source)),
+            Self::Write(source, _) => {
+                matches!(&**source, redb::Error::Io(source) if is_disk_full(source))
+            }
             _ => false,
         }
     }
@@ -116,8 +137,11 @@ impl From<Failure> for Error {
             return Self::invalid_request(failure.to_string());
         }
         let text = failure.to_string();
-        let kind =
-            if failure.is_disk_full() { ErrorKind::StorageFull(text) } else { ErrorKind::Storage(text) };
+        let kind = if failure.is_disk_full() {
+            ErrorKind::StorageFull(text)
+        } else {
+            ErrorKind::Storage(text)
+        };
         let error = Self::new(kind);
         match failure {
             Failure::Io { source, .. } => error.with_source(source),

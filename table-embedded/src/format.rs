@@ -56,7 +56,9 @@ pub(crate) fn seal_row(out: &mut Vec<u8>, key: &[u8]) {
 /// Fails if the row is damaged.
 #[inline]
 pub(crate) fn open_row<'v>(key: &[u8], value: &'v [u8]) -> Result<&'v [u8], Failure> {
-    let sound = value.split_last_chunk().filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
+    let sound = value
+        .split_last_chunk()
+        .filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
     sound.map(|(row, _)| row).ok_or_else(|| damaged(key))
 }
 

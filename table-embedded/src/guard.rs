@@ -41,7 +41,13 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Unwound> {
     GUARDED.set(GUARDED.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(GUARDED.get() - 1);
-    done.map_err(|payload| if payload.is::<Unreadable>() { Unwound::Unreadable } else { Unwound::Panicked })
+    done.map_err(|payload| {
+        if payload.is::<Unreadable>() {
+            Unwound::Unreadable
+        } else {
+            Unwound::Panicked
+        }
+    })
 }
 
 /// Installs a panic hook, once, in front of the program's hook. It keeps panics of guarded work from the

@@ -50,7 +50,11 @@ pub struct GroupCommit {
 impl Default for GroupCommit {
     /// 1,024 transactions, 8 MiB, 150 µs.
     fn default() -> Self {
-        Self { max_transactions: 1024, max_bytes: 8 << 20, linger: Duration::from_micros(150) }
+        Self {
+            max_transactions: 1024,
+            max_bytes: 8 << 20,
+            linger: Duration::from_micros(150),
+        }
     }
 }
 

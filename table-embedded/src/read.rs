@@ -42,7 +42,10 @@ impl Snapshot {
             return Ok(scan.finish());
         };
         let dictionary = &self.catalog.dictionary;
-        let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let range = (
+            from.as_ref().map(Vec::as_slice),
+            to.as_ref().map(Vec::as_slice),
+        );
         // Each page was checked by itself; this checks the order across pages.
         let mut before: Vec<u8> = Vec::new();
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
@@ -53,7 +56,9 @@ impl Snapshot {
             }
             before.clear();
             before.extend_from_slice(key.value());
-            if scan.offer_numbered(format::sortable(key.value()), record, dictionary)? == ScanStep::Done {
+            if scan.offer_numbered(format::sortable(key.value()), record, dictionary)?
+                == ScanStep::Done
+            {
                 break;
             }
         }
@@ -120,7 +125,8 @@ impl ReadAhead {
         commit: u64,
     ) -> Option<Answered<Page<Entity>>> {
         let mut state = self.state();
-        let matches = |page: &mut Ahead| page.from == *from && page.table == *table && page.query == *query;
+        let matches =
+            |page: &mut Ahead| page.from == *from && page.table == *table && page.query == *query;
         let ahead = state.page.take_if(matches)?;
         if ahead.commit != commit {
             state.outdated = Some(Instant::now());
@@ -132,8 +138,13 @@ impl ReadAhead {
     /// Starts to read a page ahead, if there is room for it.
     pub(crate) fn start(&self, ahead: impl FnOnce() -> Option<Ahead>) {
         let mut state = self.state();
-        let is_paused = state.outdated.is_some_and(|outdated| outdated.elapsed() < READ_AHEAD_PAUSE);
-        let is_taken = state.page.as_ref().is_some_and(|page| page.since.elapsed() < UNUSED_AFTER);
+        let is_paused = state
+            .outdated
+            .is_some_and(|outdated| outdated.elapsed() < READ_AHEAD_PAUSE);
+        let is_taken = state
+            .page
+            .as_ref()
+            .is_some_and(|page| page.since.elapsed() < UNUSED_AFTER);
         if !is_paused && !is_taken {
             state.page = ahead();
         }

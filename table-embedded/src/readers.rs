@@ -41,7 +41,9 @@ struct Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
     }
 }
 
@@ -61,7 +63,10 @@ impl<T> Answered<T> {
 impl Readers {
     /// Creates a pool with at most `max_threads` threads, and at least one.
     pub(crate) fn new(max_threads: usize) -> Self {
-        Self { max_threads: max_threads.max(1), pool: Arc::default() }
+        Self {
+            max_threads: max_threads.max(1),
+            pool: Arc::default(),
+        }
     }
 
     /// Starts blocking work on a thread of the pool. Work whose answer was dropped before a thread was free is not done.
@@ -185,9 +190,15 @@ mod tests {
     #[tokio::test]
     async fn a_future_that_is_not_polled_blocks_no_other() {
         let readers = Readers::new(1);
-        let mut left: Vec<_> = (0..3).map(|n| Box::pin(readers.run(move || Ok(n)))).collect();
+        let mut left: Vec<_> = (0..3)
+            .map(|n| Box::pin(readers.run(move || Ok(n))))
+            .collect();
         for future in &mut left {
-            drop(future.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+            drop(
+                future
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop())),
+            );
         }
         assert_eq!(readers.run(|| Ok(7)).await.unwrap(), 7);
         for (n, future) in left.into_iter().enumerate() {
@@ -199,7 +210,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_an_error_and_the_thread_survives() {
         let readers = Readers::new(4);
-        let panicked = readers.run::<()>(|| panic!("the test makes it panic")).await;
+        let panicked = readers
+            .run::<()>(|| panic!("the test makes it panic"))
+            .await;
         assert!(panicked.unwrap_err().to_string().contains("panicked"));
         assert_eq!(readers.run(|| Ok(7)).await.unwrap(), 7);
         assert_eq!(lock(&readers.pool).idle.len(), 1);

@@ -54,7 +54,9 @@ pub(crate) struct Snapshot {
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("tables", &self.catalog.len()).finish_non_exhaustive()
+        f.debug_struct("Snapshot")
+            .field("tables", &self.catalog.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,8 +66,18 @@ pub(crate) struct Generation(u64);
 
 impl Shared {
     pub(crate) fn new(database: Arc<Database>, catalog: Arc<Catalog>) -> Self {
-        let view = View { generation: Generation(0), commit: 0, database, catalog, snapshot: None };
-        Self { numbers: AtomicU64::new(0), state: RwLock::new(State::Open(view)), resumed: Notify::new() }
+        let view = View {
+            generation: Generation(0),
+            commit: 0,
+            database,
+            catalog,
+            snapshot: None,
+        };
+        Self {
+            numbers: AtomicU64::new(0),
+            state: RwLock::new(State::Open(view)),
+            resumed: Notify::new(),
+        }
     }
 
     /// Returns the state after the last commit. Waits while the writer pauses readers.
@@ -133,7 +145,13 @@ impl Shared {
     /// Admits readers.
     pub(crate) fn resume(&self, database: Arc<Database>, catalog: Arc<Catalog>) {
         let (generation, commit) = (Generation(self.number()), self.number());
-        self.change(State::Open(View { generation, commit, database, catalog, snapshot: None }));
+        self.change(State::Open(View {
+            generation,
+            commit,
+            database,
+            catalog,
+            snapshot: None,
+        }));
     }
 
     /// Returns a number that was not returned before.
@@ -158,7 +176,11 @@ impl Shared {
 
     /// Returns `None` while readers are paused.
     fn try_snapshot(&self) -> Result<Option<Arc<Snapshot>>, Failure> {
-        if let State::Open(View { snapshot: Some(snapshot), .. }) = &*self.read() {
+        if let State::Open(View {
+            snapshot: Some(snapshot),
+            ..
+        }) = &*self.read()
+        {
             return Ok(Some(Arc::clone(snapshot)));
         }
         // The write lock, because the first reader after a commit creates the snapshot. Another reader may have been faster, so
@@ -196,18 +218,26 @@ impl View {
             return Ok(Arc::clone(snapshot));
         }
         let transaction = begin_read(&self.database)?;
-        let rows =
-            guarded(|| transaction.open_table(ROWS)).ok_or(Failure::DamagedPage)?.map_err(Failure::read)?;
+        let rows = guarded(|| transaction.open_table(ROWS))
+            .ok_or(Failure::DamagedPage)?
+            .map_err(Failure::read)?;
         let (catalog, database) = (Arc::clone(&self.catalog), Arc::clone(&self.database));
-        let snapshot =
-            Arc::new(Snapshot { commit: self.commit, catalog, rows, transaction, _database: database });
+        let snapshot = Arc::new(Snapshot {
+            commit: self.commit,
+            catalog,
+            rows,
+            transaction,
+            _database: database,
+        });
         self.snapshot = Some(Arc::clone(&snapshot));
         Ok(snapshot)
     }
 }
 
 fn begin_read(database: &Database) -> Result<ReadTransaction, Failure> {
-    guarded(|| database.begin_read()).ok_or(Failure::DamagedPage)?.map_err(Failure::read)
+    guarded(|| database.begin_read())
+        .ok_or(Failure::DamagedPage)?
+        .map_err(Failure::read)
 }
 
 #[cfg(test)]
@@ -219,13 +249,19 @@ mod tests {
 
     fn insert(database: &Database, key: &[u8]) {
         let transaction = database.begin_write().unwrap();
-        transaction.open_table(ROWS).unwrap().insert(key, key).unwrap();
+        transaction
+            .open_table(ROWS)
+            .unwrap()
+            .insert(key, key)
+            .unwrap();
         transaction.commit().unwrap();
     }
 
     #[tokio::test]
     async fn before_a_commit_is_published_readers_see_the_previous_state() {
-        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let database = Database::builder()
+            .create_with_backend(InMemoryBackend::new())
+            .unwrap();
         let database = Arc::new(database);
         insert(&database, b"first");
         let (before, after) = (Arc::new(Catalog::default()), Arc::new(Catalog::default()));

@@ -9,8 +9,8 @@ use table_core::engine;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile,
-    TableStore, Written,
+    Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result,
+    ServiceProfile, TableStore, Written,
 };
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
@@ -68,7 +68,10 @@ impl EmbeddedBuilder {
     /// Fails if the store is already open; if its file is damaged, foreign or of another format (the file is
     /// then unchanged); or if the disk failed.
     pub async fn open(self) -> Result<EmbeddedStore> {
-        let Self { directory: path, config } = self;
+        let Self {
+            directory: path,
+            config,
+        } = self;
         let (queue, requests) = Queue::new();
         let (reads, access) = (config.reads, config.access);
         let profile = config.profile.clone();
@@ -77,11 +80,25 @@ impl EmbeddedBuilder {
         let open = move || Writer::open(Directory::lock(&directory, access)?, config, requests);
         let writer = blocking(move || Ok(open()?)).await?;
         let shared = writer.shared();
-        writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
+        writer
+            .spawn()
+            .map_err(Failure::io("starting a thread for", &path))?;
         let (read_ahead, maintenance) = (ReadAhead::default(), Arc::default());
-        let inner =
-            Inner { path, shared, queue, profile, reads, access, readers, read_ahead, file, maintenance };
-        Ok(EmbeddedStore { inner: Arc::new(inner) })
+        let inner = Inner {
+            path,
+            shared,
+            queue,
+            profile,
+            reads,
+            access,
+            readers,
+            read_ahead,
+            file,
+            maintenance,
+        };
+        Ok(EmbeddedStore {
+            inner: Arc::new(inner),
+        })
     }
 }
 
@@ -164,7 +181,9 @@ impl EmbeddedStore {
     }
 
     async fn write_one(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        let mut written = self.request(Request::Write(table.clone(), Writes::One(operation))).await?;
+        let mut written = self
+            .request(Request::Write(table.clone(), Writes::One(operation)))
+            .await?;
         written.pop().ok_or_else(|| Failure::NoAnswer.ambiguous())
     }
 
@@ -188,12 +207,21 @@ impl EmbeddedStore {
     /// Reads the next page of a query ahead, which the caller has continued before. A failure concerns the page only if the
     /// caller asks for it.
     fn read_ahead(&self, table: &TableName, query: &Query, from: &Continuation) {
-        let Some(snapshot) = self.inner.shared.current() else { return };
+        let Some(snapshot) = self.inner.shared.current() else {
+            return;
+        };
         self.inner.read_ahead.start(|| {
             let commit = snapshot.commit;
             let page = self.start_page(snapshot, table, query, Some(from)).ok()?;
             let (table, query, from) = (table.clone(), query.clone(), from.clone());
-            Some(Ahead { table, query, from, commit, since: Instant::now(), page })
+            Some(Ahead {
+                table,
+                query,
+                from,
+                commit,
+                since: Instant::now(),
+                page,
+            })
         });
     }
 
@@ -204,7 +232,10 @@ impl EmbeddedStore {
 
     fn require_writable(&self) -> Result<()> {
         if self.inner.access == Access::Read {
-            return Err(Error::unsupported("a store that was opened read-only", "changes"));
+            return Err(Error::unsupported(
+                "a store that was opened read-only",
+                "changes",
+            ));
         }
         Ok(())
     }
@@ -236,7 +267,9 @@ impl EmbeddedStore {
 
 impl fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedStore").field("path", &self.inner.path).finish_non_exhaustive()
+        f.debug_struct("EmbeddedStore")
+            .field("path", &self.inner.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -251,7 +284,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     match spawn_blocking(work).await {
         Ok(result) => result,
-        Err(e) => Err(Error::new(ErrorKind::Storage("the operation panicked".to_owned())).with_source(e)),
+        Err(e) => {
+            Err(Error::new(ErrorKind::Storage("the operation panicked".to_owned())).with_source(e))
+        }
     }
 }
 
@@ -264,11 +299,15 @@ impl TableStore for EmbeddedStore {
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let queue = &self.inner.queue;
         let new = queue.manifests().new_table(table, Some(queue.writers()));
-        self.request(Request::CreateTable(table.clone())).await.map(|_| new.created())
+        self.request(Request::CreateTable(table.clone()))
+            .await
+            .map(|_| new.created())
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.request(Request::DeleteTable(table.clone())).await.map(drop)
+        self.request(Request::DeleteTable(table.clone()))
+            .await
+            .map(drop)
     }
 
     async fn list_tables(
@@ -279,11 +318,18 @@ impl TableStore for EmbeddedStore {
         consume_budget().await;
         let start = from.map(|c| c.tables_position(prefix)).transpose()?;
         let snapshot = self.snapshot().await?;
-        let names = snapshot.catalog.names_from(start.map_or("", |p| p.first.as_str()));
+        let names = snapshot
+            .catalog
+            .names_from(start.map_or("", |p| p.first.as_str()));
         Ok(engine::list_page(&PROFILE, prefix, names))
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         // Inline reads hardly ever wait, so without a budget a task of many reads would block other tasks and
         // timers.
         consume_budget().await;
@@ -308,14 +354,24 @@ impl TableStore for EmbeddedStore {
             return read(|| snapshot.query(&PROFILE, table, query, from));
         }
         let snapshot = self.snapshot().await?;
-        let Some(from) = from else { return self.start_page(snapshot, table, query, None)?.wait().await };
-        let ahead = match self.inner.read_ahead.take(table, query, from, snapshot.commit) {
+        let Some(from) = from else {
+            return self.start_page(snapshot, table, query, None)?.wait().await;
+        };
+        let ahead = match self
+            .inner
+            .read_ahead
+            .take(table, query, from, snapshot.commit)
+        {
             Some(ahead) => ahead.wait().await.ok(),
             None => None,
         };
         let page = match ahead {
             Some(page) => page,
-            None => self.start_page(snapshot, table, query, Some(from))?.wait().await?,
+            None => {
+                self.start_page(snapshot, table, query, Some(from))?
+                    .wait()
+                    .await?
+            }
         };
         if let Some(next) = &page.continuation {
             self.read_ahead(table, query, next);
@@ -330,7 +386,11 @@ impl TableStore for EmbeddedStore {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.inner.profile, &group)?;
-        self.request(Request::Write(table.clone(), Writes::Group(group.into_operations()))).await
+        self.request(Request::Write(
+            table.clone(),
+            Writes::Group(group.into_operations()),
+        ))
+        .await
     }
 
     /// The directory is locked: while this process may write, no other process can.

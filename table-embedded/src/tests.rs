@@ -43,7 +43,14 @@ impl Fixture {
         let builder = builder(directory.path(), &disk, &copies).durability(durability);
         let store = builder.open().await.unwrap();
         store.create_table(&table).await.unwrap();
-        Self { store, disk, copies, builder: |builder| builder, table, directory }
+        Self {
+            store,
+            disk,
+            copies,
+            builder: |builder| builder,
+            table,
+            directory,
+        }
     }
 
     /// Returns a directory for a backup.
@@ -67,10 +74,12 @@ impl Fixture {
 
     async fn fill(&self, table: &TableName, rows: usize) {
         for first in (0..rows).step_by(100) {
-            let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), self.store.profile());
+            let mut group =
+                GroupTransaction::new(PartitionKey::new("p").unwrap(), self.store.profile());
             for n in first..rows.min(first + 100) {
-                let entity =
-                    Entity::new("p", format!("{n:06}")).unwrap().with("Text", "x".repeat(100).as_str());
+                let entity = Entity::new("p", format!("{n:06}"))
+                    .unwrap()
+                    .with("Text", "x".repeat(100).as_str());
                 group.push(Operation::Insert(entity)).unwrap();
             }
             self.store.transact(table, group).await.unwrap();
@@ -81,15 +90,24 @@ impl Fixture {
         // A property name of its own, so that a lost write does not affect the dictionary entries of later
         // rows.
         let entity = Entity::new("p", row).unwrap().with(row, row);
-        self.store.write(&self.table, Operation::Insert(entity)).await
+        self.store
+            .write(&self.table, Operation::Insert(entity))
+            .await
     }
 
     /// Whether the row exists. Asserts that it has the inserted value.
     async fn exists(&self, row: &str) -> Result<bool> {
-        let found = self.store.get(&self.table, &Key::new("p", row).unwrap(), None).await?;
+        let found = self
+            .store
+            .get(&self.table, &Key::new("p", row).unwrap(), None)
+            .await?;
         let filled = |entity: &Entity| entity.get("Text").is_some();
         let inserted = |entity: &Entity| entity.get(row) == Some(ValueRef::String(row));
-        assert!(found.as_ref().is_none_or(|entity| filled(entity) || inserted(entity)));
+        assert!(
+            found
+                .as_ref()
+                .is_none_or(|entity| filled(entity) || inserted(entity))
+        );
         Ok(found.is_some())
     }
 
@@ -110,11 +128,12 @@ fn builder(directory: &Path, disk: &Arc<Disk>, copies: &Arc<Disk>) -> EmbeddedBu
     let store = directory.join("store");
     let mut builder = EmbeddedStore::builder(&store);
     let (disk, copies) = (Arc::clone(disk), Arc::clone(copies));
-    builder.config.file.opener =
-        Opener(Arc::new(
-            move |path, _| {
-                if path.starts_with(&store) { disk.open(path) } else { copies.open(path) }
-            },
-        ));
+    builder.config.file.opener = Opener(Arc::new(move |path, _| {
+        if path.starts_with(&store) {
+            disk.open(path)
+        } else {
+            copies.open(path)
+        }
+    }));
     builder
 }

@@ -78,11 +78,22 @@ impl Pinned {
         include_engine_tables: bool,
     ) -> Result<Self, Failure> {
         let mut header = vec![0; PAGE as usize];
-        session.read_unchecked(0, &mut header).map_err(Failure::io("reading", "tables.redb"))?;
+        session
+            .read_unchecked(0, &mut header)
+            .map_err(Failure::io("reading", "tables.redb"))?;
         let header = Header::parse(&header).ok_or(Failure::DamagedPage)?;
-        let mut pinned =
-            Self { header, session, file, tables: None, engine_tables: Verification::default(), snapshot };
-        pinned.tables = pinned.snapshot.as_ref().and_then(|snapshot| guarded(|| tables(snapshot)).flatten());
+        let mut pinned = Self {
+            header,
+            session,
+            file,
+            tables: None,
+            engine_tables: Verification::default(),
+            snapshot,
+        };
+        pinned.tables = pinned
+            .snapshot
+            .as_ref()
+            .and_then(|snapshot| guarded(|| tables(snapshot)).flatten());
         if let Some(root) = pinned.header.roots[1].filter(|_| include_engine_tables) {
             let mut walk = Walk::default();
             walk.definitions(&pinned, root, true, &mut None);
@@ -93,7 +104,9 @@ impl Pinned {
 
     /// Whether a row may belong to this table. If the list of tables cannot be read, every table is possible.
     fn has_table(&self, table: u64) -> bool {
-        self.tables.as_ref().is_none_or(|tables| tables.contains(&table))
+        self.tables
+            .as_ref()
+            .is_none_or(|tables| tables.contains(&table))
     }
 
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
@@ -110,7 +123,14 @@ impl Pinned {
 /// The ids of the tables with rows; `None` if the metadata cannot be read.
 fn tables(snapshot: &Snapshot) -> Option<BTreeSet<u64>> {
     let contents = Contents::read(&snapshot.transaction).ok()?;
-    Some(contents.catalog.iter().map(|(id, _)| id).chain(contents.dropped).collect())
+    Some(
+        contents
+            .catalog
+            .iter()
+            .map(|(id, _)| id)
+            .chain(contents.dropped)
+            .collect(),
+    )
 }
 
 /// A verification in progress.
@@ -147,7 +167,10 @@ impl Walk {
         if self.last_damaged.0 != page.at {
             self.last_damaged = (page.at, BTreeSet::new());
         }
-        let damage = Damage { offset: page.at, description };
+        let damage = Damage {
+            offset: page.at,
+            description,
+        };
         let is_new = self.last_damaged.1.insert(damage.description.clone());
         if !is_new || self.report.damages.contains(&damage) {
             return;
@@ -200,8 +223,16 @@ impl Walk {
     }
 
     /// Reads a tree of definitions, and all pages of the tables in it except for the table of rows.
-    fn definitions(&mut self, pinned: &Pinned, root: PageRef, all: bool, rows: &mut Option<PageRef>) {
-        let Some(page) = self.page(pinned, &root) else { return };
+    fn definitions(
+        &mut self,
+        pinned: &Pinned,
+        root: PageRef,
+        all: bool,
+        rows: &mut Option<PageRef>,
+    ) {
+        let Some(page) = self.page(pinned, &root) else {
+            return;
+        };
         if let Some(children) = pinned.header.children_with_keys(&page, root.kind) {
             for (child, _) in children {
                 self.definitions(pinned, child, all, rows);
@@ -221,17 +252,31 @@ impl Walk {
     }
 
     fn tree(&mut self, pinned: &Pinned, root: &PageRef) {
-        let Some(page) = self.page(pinned, root) else { return };
-        for (child, _) in pinned.header.children_with_keys(&page, root.kind).into_iter().flatten() {
+        let Some(page) = self.page(pinned, root) else {
+            return;
+        };
+        for (child, _) in pinned
+            .header
+            .children_with_keys(&page, root.kind)
+            .into_iter()
+            .flatten()
+        {
             self.tree(pinned, &child);
         }
     }
 
     /// Reads the rows below a page. Their keys must be above `after` and at most `last`. Returns whether all
     /// were read.
-    fn rows(&mut self, pinned: &Pinned, at: &PageRef, after: Option<&[u8]>, last: Option<&[u8]>) -> bool {
+    fn rows(
+        &mut self,
+        pinned: &Pinned,
+        at: &PageRef,
+        after: Option<&[u8]>,
+        last: Option<&[u8]>,
+    ) -> bool {
         let done = |walk: &Self| {
-            last.zip(walk.read_up_to.as_deref()).is_some_and(|(last, read_up_to)| last <= read_up_to)
+            last.zip(walk.read_up_to.as_deref())
+                .is_some_and(|(last, read_up_to)| last <= read_up_to)
         };
         if done(self) {
             return true;
@@ -277,7 +322,11 @@ impl Walk {
         let read_up_to = self.read_up_to.take();
         for (key, row) in pairs {
             // Rows that an earlier step has counted.
-            self.report.rows += u64::from(read_up_to.as_deref().is_none_or(|read_up_to| key > read_up_to));
+            self.report.rows += u64::from(
+                read_up_to
+                    .as_deref()
+                    .is_none_or(|read_up_to| key > read_up_to),
+            );
             if before.is_some_and(|before| key <= before) || last.is_some_and(|last| key > last) {
                 self.add(at, "its keys are out of order".to_owned());
                 is_in_order = false;
@@ -299,7 +348,8 @@ impl Walk {
     /// Returns a page that matches its checksum; otherwise reports the damage.
     fn page(&mut self, pinned: &Pinned, at: &PageRef) -> Option<Vec<u8>> {
         let mut page = vec![0; at.len()];
-        (self.report.pages, self.report.bytes) = (self.report.pages + 1, self.report.bytes + at.len() as u64);
+        (self.report.pages, self.report.bytes) =
+            (self.report.pages + 1, self.report.bytes + at.len() as u64);
         self.read += at.len() as u64;
         match pinned.read(at.at, &mut page) {
             Err(error) => self.add(at, format!("it cannot be read: {error}")),

@@ -59,7 +59,11 @@ impl BlindIndex {
                 key.expose().len()
             )));
         };
-        Ok(Self { name, key: Zeroizing::new(bytes), digits: FULL_TOKEN_DIGITS })
+        Ok(Self {
+            name,
+            key: Zeroizing::new(bytes),
+            digits: FULL_TOKEN_DIGITS,
+        })
     }
 
     /// Shortens tokens to this many bits: a multiple of 4, from 4 to 128. With `n` entities, about `n /
@@ -184,7 +188,12 @@ mod tests {
     fn bounds_are_checked() {
         assert!(BlindIndex::new("email", &vec![1; 31].into()).is_err());
         for bits in [0, 3, 6, 132, 256] {
-            assert!(BlindIndex::new("email", &vec![1; 32].into()).unwrap().with_token_bits(bits).is_err());
+            assert!(
+                BlindIndex::new("email", &vec![1; 32].into())
+                    .unwrap()
+                    .with_token_bits(bits)
+                    .is_err()
+            );
         }
     }
 }

@@ -28,7 +28,11 @@ pub(crate) struct CountingWrap {
 
 impl CountingWrap {
     pub(crate) fn new(key: AesKeyWrap) -> Self {
-        Self { key, wraps: AtomicUsize::new(0), unwraps: AtomicUsize::new(0) }
+        Self {
+            key,
+            wraps: AtomicUsize::new(0),
+            unwraps: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn wraps(&self) -> usize {
@@ -89,7 +93,9 @@ impl UnreliableWrap {
         match self.outage {
             Outage::None => Ok(()),
             Outage::Busy => Err(ErrorKind::Throttled { retry_after: None }.into()),
-            Outage::Forbidden => Err(ErrorKind::Forbidden("the key is not yours".to_owned()).into()),
+            Outage::Forbidden => {
+                Err(ErrorKind::Forbidden("the key is not yours".to_owned()).into())
+            }
         }
     }
 }

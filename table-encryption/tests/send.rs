@@ -31,5 +31,8 @@ fn blobs(cipher: &BlobCipher, opener: &mut BlobOpener, last: BlobOpener) {
 
 #[test]
 fn every_public_async_function_is_called_here() {
-    check_calls(concat!(env!("CARGO_MANIFEST_DIR"), "/src"), include_str!("send.rs"));
+    check_calls(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/src"),
+        include_str!("send.rs"),
+    );
 }

@@ -37,4 +37,6 @@ pub use consistency::{index, journal, queue};
 pub use rows::clock;
 #[cfg(feature = "blobs")]
 pub use shapes::large;
-pub use shapes::{compound, heterogeneous, log_tail, relationship, series, spread, time_slices, wide};
+pub use shapes::{
+    compound, heterogeneous, log_tail, relationship, series, spread, time_slices, wide,
+};

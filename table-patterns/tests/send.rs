@@ -15,8 +15,8 @@ use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::{LargeField, OneEntry};
 use table_patterns::bulk::{
-    self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, PreparedBackup, PreparedCopy, PreparedRestore,
-    RestoreJob, StoreCopy,
+    self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, PreparedBackup, PreparedCopy,
+    PreparedRestore, RestoreJob, StoreCopy,
 };
 use table_patterns::changes::{ChangeHandler, ChangeTable, Changes, Consumer};
 use table_patterns::compound::Compound;
@@ -24,7 +24,8 @@ use table_patterns::eventual::Coordinator;
 use table_patterns::examination::Examination;
 use table_patterns::heterogeneous::{self, Resolver};
 use table_patterns::index::{
-    IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, Lookup, Stored, StoredQuery,
+    IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, Lookup, Stored,
+    StoredQuery,
 };
 use table_patterns::journal::{Journal, Recovery};
 use table_patterns::large::{LargeLookup, LargeQuery, LargeRewrite, LargeTable};
@@ -124,9 +125,23 @@ fn bulk_work(
     send(prepared.run());
     send(prepared.verify());
     send(inserts.into_future());
-    send(bulk::compare_tables(any::<(MemoryStore, _)>(), any::<(MemoryStore, _)>()));
-    send(bulk::delete_partition(any::<MemoryStore>(), any(), any(), any()));
-    send(bulk::delete_where(any::<MemoryStore>(), any(), any(), any(), any()));
+    send(bulk::compare_tables(
+        any::<(MemoryStore, _)>(),
+        any::<(MemoryStore, _)>(),
+    ));
+    send(bulk::delete_partition(
+        any::<MemoryStore>(),
+        any(),
+        any(),
+        any(),
+    ));
+    send(bulk::delete_where(
+        any::<MemoryStore>(),
+        any(),
+        any(),
+        any(),
+        any(),
+    ));
 }
 
 fn coordinators(coordinator: &Coordinator) {
@@ -160,9 +175,23 @@ fn upkeep(upkeep: &Upkeep, examination: &Examination) {
 }
 
 fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
-    send(IndexedEntities::open(any::<MemoryStore>(), any(), any(), any()));
-    send(IndexedEntities::open_to_read(any::<MemoryStore>(), any(), any(), any()));
-    send(IndexedEntities::open_for_upkeep(any::<MemoryStore>(), any(), any()));
+    send(IndexedEntities::open(
+        any::<MemoryStore>(),
+        any(),
+        any(),
+        any(),
+    ));
+    send(IndexedEntities::open_to_read(
+        any::<MemoryStore>(),
+        any(),
+        any(),
+        any(),
+    ));
+    send(IndexedEntities::open_for_upkeep(
+        any::<MemoryStore>(),
+        any(),
+        any(),
+    ));
     send(any::<IndexedEntities>().declared());
     send(entities.refresh());
     send(entities.flush());
@@ -195,9 +224,23 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
 }
 
 fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
-    send(IndexedTable::<Row>::open(any::<MemoryStore>(), any::<TableName>(), any::<IndexOptions>()));
-    send(IndexedTable::<Row>::open_with(any::<MemoryStore>(), any::<TableName>(), any(), any()));
-    send(IndexedTable::<Row>::open_to_read(any::<MemoryStore>(), any::<TableName>(), any(), any()));
+    send(IndexedTable::<Row>::open(
+        any::<MemoryStore>(),
+        any::<TableName>(),
+        any::<IndexOptions>(),
+    ));
+    send(IndexedTable::<Row>::open_with(
+        any::<MemoryStore>(),
+        any::<TableName>(),
+        any(),
+        any(),
+    ));
+    send(IndexedTable::<Row>::open_to_read(
+        any::<MemoryStore>(),
+        any::<TableName>(),
+        any(),
+        any(),
+    ));
     send(table.flush());
     send(table.upgrade_all());
     send(table.get(any::<RowKey>()));
@@ -235,10 +278,26 @@ fn lookups(lookup: &Lookup<Row>, one: &Lookup<Row, Row, OneEntry>, stored: &Stor
     send(stored.count());
 }
 
-fn large_lookups(table: &LargeTable<Row>, lookup: &LargeLookup<Row>, one: &LargeLookup<Row, OneEntry>) {
+fn large_lookups(
+    table: &LargeTable<Row>,
+    lookup: &LargeLookup<Row>,
+    one: &LargeLookup<Row, OneEntry>,
+) {
     let (store, name) = (any::<MemoryStore>, any::<TableName>);
-    send(LargeTable::<Row>::open(store(), name(), any(), any(), any()));
-    send(LargeTable::<Row>::open_to_read(store(), name(), any(), any(), any()));
+    send(LargeTable::<Row>::open(
+        store(),
+        name(),
+        any(),
+        any(),
+        any(),
+    ));
+    send(LargeTable::<Row>::open_to_read(
+        store(),
+        name(),
+        any(),
+        any(),
+        any(),
+    ));
     send(table.upgrade_all());
     send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
     send(lookup.page(any()));
@@ -254,7 +313,12 @@ fn pages(pager: &Pager, query: &SpreadQuery<Plain>) {
     send(pager.page(query, any(), any()));
 }
 
-fn feeds(table: &ChangeTable<Plain>, changes: &Changes, consumer: &Consumer, handler: &dyn ChangeHandler) {
+fn feeds(
+    table: &ChangeTable<Plain>,
+    changes: &Changes,
+    consumer: &Consumer,
+    handler: &dyn ChangeHandler,
+) {
     send(table.create_if_missing());
     send(table.get(any::<PlainKey>()));
     send(table.get_existing(any::<PlainKey>()));
@@ -302,7 +366,12 @@ fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
     send(table.delete_if_exists(any::<PlainKey>()));
     send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
     let content = any::<BoxStream<'static, Result<bytes::Bytes>>>();
-    send(table.put_stream(any::<PlainKey>(), any::<LargeField<Plain>>(), content, any::<IfMatch>()));
+    send(table.put_stream(
+        any::<PlainKey>(),
+        any::<LargeField<Plain>>(),
+        content,
+        any::<IfMatch>(),
+    ));
     send(table.read_stream(any::<PlainKey>(), any::<LargeField<Plain>>()));
     send(table.collect(any(), any()));
     send(table.scrub());
@@ -432,7 +501,11 @@ fn logs(tail: &LogTail<Properties>, writer: &LogWriter, closed: LogWriter) {
     send(closed.close());
 }
 
-fn relationships(cache: &JoinCache<Plain>, link: &Link<Plain>, relation: &Relation<Plain, Plain, PlainKey>) {
+fn relationships(
+    cache: &JoinCache<Plain>,
+    link: &Link<Plain>,
+    relation: &Relation<Plain, Plain, PlainKey>,
+) {
     send(cache.get(any::<PlainKey>()));
     send(cache.join(any::<Vec<u32>>(), |_: &u32| any::<Result<PlainKey>>()));
     send(cache.load(any()));
@@ -446,12 +519,22 @@ fn others(compound: &Compound<Plain>, resolver: &Resolver<Plain>) {
     send(compound.all());
     send(compound.delete());
     send(resolver.all(any()));
-    send(heterogeneous::modify(any::<&Table<Plain>>(), any(), |_| Ok(Properties::new())));
+    send(heterogeneous::modify(any::<&Table<Plain>>(), any(), |_| {
+        Ok(Properties::new())
+    }));
     send(TableQueue::open(any::<Arc<dyn TableStore>>(), any(), any()));
-    send(TableQueue::open_with(any::<Arc<dyn TableStore>>(), any(), any(), any()));
+    send(TableQueue::open_with(
+        any::<Arc<dyn TableStore>>(),
+        any(),
+        any(),
+        any(),
+    ));
 }
 
 #[test]
 fn every_public_async_function_is_called_here() {
-    check_calls(concat!(env!("CARGO_MANIFEST_DIR"), "/src"), include_str!("send.rs"));
+    check_calls(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/src"),
+        include_str!("send.rs"),
+    );
 }

@@ -60,14 +60,24 @@ impl Account {
         if !(3..=24).contains(&name.len()) || !name.as_bytes().iter().all(legal) {
             return Err(InvalidAccount::Name(name));
         }
-        Self { name, keys: Vec::new() }.with_second_key(key)
+        Self {
+            name,
+            keys: Vec::new(),
+        }
+        .with_second_key(key)
     }
 
     /// Returns the emulator's well-known account, which clients select with `UseDevelopmentStorage=true`.
     pub fn emulator() -> Self {
         let key = STANDARD.decode(EMULATOR_KEY).unwrap_or_default();
-        let key = Key { base64: EMULATOR_KEY.to_owned(), mac: mac(&key) };
-        Self { name: EMULATOR_ACCOUNT.to_owned(), keys: vec![key] }
+        let key = Key {
+            base64: EMULATOR_KEY.to_owned(),
+            mac: mac(&key),
+        };
+        Self {
+            name: EMULATOR_ACCOUNT.to_owned(),
+            keys: vec![key],
+        }
     }
 
     /// Adds a second accepted key, so that keys can be changed without interruption.
@@ -77,7 +87,10 @@ impl Account {
     pub fn with_second_key(mut self, key: &str) -> Result<Self, InvalidAccount> {
         let bytes = STANDARD.decode(key).ok().filter(|bytes| !bytes.is_empty());
         let bytes = bytes.ok_or_else(|| InvalidAccount::Key(self.name.clone()))?;
-        self.keys.push(Key { base64: key.to_owned(), mac: mac(&bytes) });
+        self.keys.push(Key {
+            base64: key.to_owned(),
+            mac: mac(&bytes),
+        });
         Ok(self)
     }
 
@@ -102,7 +115,9 @@ impl Account {
     /// Whether a key of the account created this signature of a text. Takes the same time for valid and
     /// invalid signatures.
     pub(crate) fn has_signed(&self, text: &str, signature: &str) -> bool {
-        let Ok(signature) = STANDARD.decode(signature) else { return false };
+        let Ok(signature) = STANDARD.decode(signature) else {
+            return false;
+        };
         // Every key is tried, without an early end, and `verify_slice` compares in constant time: the time does not tell which key or
         // which byte differs.
         self.keys.iter().fold(false, |signed, key| {
@@ -115,9 +130,14 @@ impl Account {
     /// Encrypts a text, such as a key of an entity that the client may not see. Only the account can read and
     /// make sealed texts, and reads one only with the context in which it was sealed.
     pub(crate) fn seal(&self, text: &str, context: &str) -> Vec<u8> {
-        let Some(key) = self.keys.first() else { return Vec::new() };
+        let Some(key) = self.keys.first() else {
+            return Vec::new();
+        };
         let (seal, nonce) = (Seal::of(key), *Uuid::new_v4().as_bytes());
-        let tag = seal.tag(&nonce, text.as_bytes(), context).finalize().into_bytes();
+        let tag = seal
+            .tag(&nonce, text.as_bytes(), context)
+            .finalize()
+            .into_bytes();
         let mut sealed = [&nonce[..], &tag[..TAG_BYTES], text.as_bytes()].concat();
         seal.mask(&nonce, &mut sealed[NONCE_BYTES + TAG_BYTES..]);
         sealed
@@ -131,7 +151,9 @@ impl Account {
         self.keys.iter().find_map(|key| {
             let (seal, mut text) = (Seal::of(key), hidden.to_vec());
             seal.mask(nonce, &mut text);
-            seal.tag(nonce, &text, context).verify_truncated_left(tag).ok()?;
+            seal.tag(nonce, &text, context)
+                .verify_truncated_left(tag)
+                .ok()?;
             String::from_utf8(text).ok()
         })
     }
@@ -202,10 +224,20 @@ mod tests {
         let signature = "0XNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs=";
         let other = Account::new("testaccount1", "b3RoZXI=").unwrap();
         assert!(!other.has_signed(text, signature));
-        assert!(other.with_second_key("a2V5").unwrap().has_signed(text, signature));
+        assert!(
+            other
+                .with_second_key("a2V5")
+                .unwrap()
+                .has_signed(text, signature)
+        );
         let account = Account::new("testaccount1", "a2V5").unwrap();
         assert!(account.has_signed(text, signature));
-        for wrong in ["", "0XNd", "!", "AXNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs="] {
+        for wrong in [
+            "",
+            "0XNd",
+            "!",
+            "AXNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs=",
+        ] {
             assert!(!account.has_signed(text, wrong), "{wrong}");
         }
         assert!(!account.has_signed("GET", signature));
@@ -218,11 +250,19 @@ mod tests {
             let sealed = account.seal(text, "query");
             assert_eq!(account.unseal(&sealed, "query").as_deref(), Some(text));
             assert_eq!(account.unseal(&sealed, "other query"), None);
-            assert_ne!(sealed, account.seal(text, "query"), "equal texts are not recognized");
+            assert_ne!(
+                sealed,
+                account.seal(text, "query"),
+                "equal texts are not recognized"
+            );
             let rotated = Account::new("account", "bmV3").unwrap();
             assert_eq!(rotated.unseal(&sealed, "query"), None);
             assert_eq!(
-                rotated.with_second_key("a2V5").unwrap().unseal(&sealed, "query").as_deref(),
+                rotated
+                    .with_second_key("a2V5")
+                    .unwrap()
+                    .unseal(&sealed, "query")
+                    .as_deref(),
                 Some(text)
             );
             for at in 0..sealed.len() {
@@ -232,14 +272,28 @@ mod tests {
             }
             assert_eq!(account.unseal(&sealed[..sealed.len() - 1], "query"), None);
         }
-        assert!(!account.seal("the text itself", "").windows(4).any(|part| part == b"text"));
+        assert!(
+            !account
+                .seal("the text itself", "")
+                .windows(4)
+                .any(|part| part == b"text")
+        );
         assert_eq!(account.unseal(b"", ""), None);
     }
 
     #[test]
     fn names_and_keys_are_checked_without_showing_keys() {
-        for name in ["", "ab", "Account", "an-account", "a2345678901234567890123456"] {
-            assert_eq!(Account::new(name, "a2V5").unwrap_err(), InvalidAccount::Name(name.to_owned()));
+        for name in [
+            "",
+            "ab",
+            "Account",
+            "an-account",
+            "a2345678901234567890123456",
+        ] {
+            assert_eq!(
+                Account::new(name, "a2V5").unwrap_err(),
+                InvalidAccount::Name(name.to_owned())
+            );
         }
         for key in ["", "no base64"] {
             let error = Account::new("account", key).unwrap_err();

@@ -60,9 +60,21 @@ impl AccessPolicy {
 
 impl From<StoredPolicy> for Identifier {
     fn from(policy: StoredPolicy) -> Self {
-        let StoredPolicy { id, start, expiry, permissions } = policy;
+        let StoredPolicy {
+            id,
+            start,
+            expiry,
+            permissions,
+        } = policy;
         let [start, expiry] = [start, expiry].map(|time| shown_time(&time));
-        Self { id, access_policy: AccessPolicy { start, expiry, permission: permissions } }
+        Self {
+            id,
+            access_policy: AccessPolicy {
+                start,
+                expiry,
+                permission: permissions,
+            },
+        }
     }
 }
 
@@ -82,7 +94,15 @@ impl TryFrom<Identifier> for StoredPolicy {
     type Error = Failure;
 
     fn try_from(identifier: Identifier) -> Result<Self> {
-        let Identifier { id, access_policy: AccessPolicy { start, expiry, permission } } = identifier;
+        let Identifier {
+            id,
+            access_policy:
+                AccessPolicy {
+                    start,
+                    expiry,
+                    permission,
+                },
+        } = identifier;
         if id.is_empty() || id.chars().count() > MAX_ID_CHARS || id.contains(char::is_control) {
             return Err(invalid("Id", &id));
         }
@@ -94,19 +114,28 @@ impl TryFrom<Identifier> for StoredPolicy {
         if !permission.chars().all(|letter| "raud".contains(letter)) {
             return Err(invalid("Permission", &permission));
         }
-        Ok(Self { id, start, expiry, permissions: permission })
+        Ok(Self {
+            id,
+            start,
+            expiry,
+            permissions: permission,
+        })
     }
 }
 
 fn invalid(node: &str, text: &str) -> Failure {
     let text: String = text.chars().take(100).collect();
-    let message =
-        format!("The value for one of the XML nodes is not in the correct format: {node} {text:?}.");
+    let message = format!(
+        "The value for one of the XML nodes is not in the correct format: {node} {text:?}."
+    );
     Failure::new(StatusCode::BAD_REQUEST, "InvalidXmlNodeValue", message)
 }
 
 /// Returns the policies of a table. Empty if the table does not exist.
-pub(crate) async fn stored_policies(tenant: &Tenant, table: &TableName) -> Result<Vec<StoredPolicy>> {
+pub(crate) async fn stored_policies(
+    tenant: &Tenant,
+    table: &TableName,
+) -> Result<Vec<StoredPolicy>> {
     Ok(tenant.settings.get(Setting::Policies(table)).await?)
 }
 
@@ -115,7 +144,10 @@ pub(crate) async fn get(tenant: &Tenant, table: &TableName) -> Result<Answer> {
     tenant.require_table(table).await?;
     let policies = stored_policies(tenant, table).await?;
     let policies = policies.into_iter().map(Identifier::from).collect();
-    Ok(Answer::xml(StatusCode::OK, xml::write(&Identifiers { policies })?))
+    Ok(Answer::xml(
+        StatusCode::OK,
+        xml::write(&Identifiers { policies })?,
+    ))
 }
 
 /// Set Table ACL.
@@ -124,7 +156,10 @@ pub(crate) async fn set(tenant: &Tenant, table: &TableName, body: &[u8]) -> Resu
     // So that no deletion of the table comes between the check and the write: its policies would wait for the next table of the name.
     let _guard = tenant.table_lock.lock().await;
     tenant.require_table(table).await?;
-    tenant.settings.set(Setting::Policies(table), &policies).await?;
+    tenant
+        .settings
+        .set(Setting::Policies(table), &policies)
+        .await?;
     Ok(Answer::no_content())
 }
 
@@ -137,7 +172,10 @@ fn read(body: &[u8]) -> Result<Vec<StoredPolicy>> {
     if policies.len() > MAX_POLICIES {
         return Err(Failure::invalid_xml());
     }
-    let policies = policies.into_iter().map(StoredPolicy::try_from).collect::<Result<Vec<_>>>()?;
+    let policies = policies
+        .into_iter()
+        .map(StoredPolicy::try_from)
+        .collect::<Result<Vec<_>>>()?;
     let mut ids: Vec<_> = policies.iter().map(|policy| &policy.id).collect();
     ids.sort_unstable();
     match ids.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -150,9 +188,21 @@ fn read(body: &[u8]) -> Result<Vec<StoredPolicy>> {
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/formatting-datetime-values>
 pub(crate) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    let whole = || DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
-    let minute = || DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z").ok().map(|time| time.to_utc());
-    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    let whole = || {
+        DateTime::parse_from_rfc3339(text)
+            .ok()
+            .map(|time| time.to_utc())
+    };
+    let minute = || {
+        DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z")
+            .ok()
+            .map(|time| time.to_utc())
+    };
+    let day = || {
+        text.parse::<NaiveDate>()
+            .ok()
+            .map(|day| day.and_time(NaiveTime::MIN).and_utc())
+    };
     whole().or_else(minute).or_else(day)
 }
 
@@ -161,7 +211,9 @@ mod tests {
     use super::*;
 
     fn document(policies: &str) -> String {
-        format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers>{policies}</SignedIdentifiers>")
+        format!(
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers>{policies}</SignedIdentifiers>"
+        )
     }
 
     #[test]
@@ -172,13 +224,15 @@ mod tests {
         assert_eq!(read[0].id, "a & b");
         let policies = read.into_iter().map(Identifier::from).collect();
         let shown = policy.replace("2025-01-02<", "2025-01-02T00:00:00.0000000Z<");
-        assert_eq!(xml::write(&Identifiers { policies }).unwrap(), document(&shown));
+        assert_eq!(
+            xml::write(&Identifiers { policies }).unwrap(),
+            document(&shown)
+        );
     }
 
     #[test]
     fn an_empty_policy_is_left_out() {
-        let empty =
-            "<SignedIdentifier><Id>x</Id><AccessPolicy><Start></Start></AccessPolicy></SignedIdentifier>";
+        let empty = "<SignedIdentifier><Id>x</Id><AccessPolicy><Start></Start></AccessPolicy></SignedIdentifier>";
         let policies = read(document(empty).as_bytes()).unwrap();
         let policies = policies.into_iter().map(Identifier::from).collect();
         let shown = document("<SignedIdentifier><Id>x</Id></SignedIdentifier>");
@@ -189,24 +243,38 @@ mod tests {
     fn fields_may_be_missing_and_the_list_empty() {
         let bare = "<SignedIdentifier><Id>x</Id></SignedIdentifier>";
         assert_eq!(read(document(bare).as_bytes()).unwrap()[0].permissions, "");
-        assert!(read(b"<SignedIdentifiers />").unwrap().is_empty() && read(b"").unwrap().is_empty());
+        assert!(
+            read(b"<SignedIdentifiers />").unwrap().is_empty() && read(b"").unwrap().is_empty()
+        );
     }
 
     #[test]
     fn invalid_policies_are_refused() {
         let with = |id: &str, fields: &str| {
-            format!("<SignedIdentifier><Id>{id}</Id><AccessPolicy>{fields}</AccessPolicy></SignedIdentifier>")
+            format!(
+                "<SignedIdentifier><Id>{id}</Id><AccessPolicy>{fields}</AccessPolicy></SignedIdentifier>"
+            )
         };
         for (policies, code) in [
             (with("", ""), "InvalidXmlNodeValue"),
             (with(&"x".repeat(65), ""), "InvalidXmlNodeValue"),
             (with("x", "<Expiry>soon</Expiry>"), "InvalidXmlNodeValue"),
-            (with("x", "<Permission>rx</Permission>"), "InvalidXmlNodeValue"),
+            (
+                with("x", "<Permission>rx</Permission>"),
+                "InvalidXmlNodeValue",
+            ),
             (with("x", "").repeat(2), "InvalidXmlNodeValue"),
-            ((0..6).map(|n| with(&n.to_string(), "")).collect(), "InvalidXmlDocument"),
+            (
+                (0..6).map(|n| with(&n.to_string(), "")).collect(),
+                "InvalidXmlDocument",
+            ),
             ("<SignedIdentifier>".to_owned(), "InvalidXmlDocument"),
         ] {
-            assert_eq!(read(document(&policies).as_bytes()).unwrap_err().code, code, "{policies}");
+            assert_eq!(
+                read(document(&policies).as_bytes()).unwrap_err().code,
+                code,
+                "{policies}"
+            );
         }
         for body in ["<html/>", "no xml", "{}"] {
             assert!(read(body.as_bytes()).is_err(), "{body}");
@@ -219,12 +287,21 @@ mod tests {
             ("2025-01-02", "2025-01-02T00:00:00Z"),
             ("2025-01-02T10:30Z", "2025-01-02T10:30:00Z"),
             ("2025-01-02T10:30:05Z", "2025-01-02T10:30:05Z"),
-            ("2025-01-02T10:30:05.1234567Z", "2025-01-02T10:30:05.1234567Z"),
+            (
+                "2025-01-02T10:30:05.1234567Z",
+                "2025-01-02T10:30:05.1234567Z",
+            ),
             ("2025-01-02T10:30:05-01:00", "2025-01-02T11:30:05Z"),
         ] {
             assert_eq!(parse_time(text), expected.parse().ok(), "{text}");
         }
-        for text in ["", "soon", "2025-13-01", "2025-01-02T10:30", "2025-01-02T25:00Z"] {
+        for text in [
+            "",
+            "soon",
+            "2025-13-01",
+            "2025-01-02T10:30",
+            "2025-01-02T25:00Z",
+        ] {
             assert_eq!(parse_time(text), None, "{text}");
         }
     }

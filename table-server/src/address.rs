@@ -8,7 +8,11 @@ use table_core::model::{Key, TableName};
 use crate::errors::{Failure, Result};
 
 /// All characters except RFC 3986's unreserved ones.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 const SECONDARY: &str = "-secondary";
 
@@ -50,19 +54,37 @@ impl Address {
         let path = path.strip_prefix('/').ok_or_else(Failure::invalid_uri)?;
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         // The first number of an IP address is no label: an account can have the name `127`.
-        let label = host.split_once('.').filter(|_| name.parse::<Ipv4Addr>().is_err());
+        let label = host
+            .split_once('.')
+            .filter(|_| name.parse::<Ipv4Addr>().is_err());
         let label = label.map(|(label, _)| label.to_ascii_lowercase());
-        if let Some((account, is_secondary)) =
-            label.as_deref().map(without_secondary).filter(|(name, _)| is_account(name))
+        if let Some((account, is_secondary)) = label
+            .as_deref()
+            .map(without_secondary)
+            .filter(|(name, _)| is_account(name))
         {
             let root = format!("{scheme}://{host}/");
             let account = account.to_owned();
-            return Ok(Self { account, is_secondary, raw_path, root, path: path.to_owned(), parameters });
+            return Ok(Self {
+                account,
+                is_secondary,
+                raw_path,
+                root,
+                path: path.to_owned(),
+                parameters,
+            });
         }
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));
         let (account, is_secondary) = without_secondary(first);
         let (account, root) = (account.to_owned(), format!("{scheme}://{host}/{first}/"));
-        Ok(Self { account, is_secondary, raw_path, root, path: rest.to_owned(), parameters })
+        Ok(Self {
+            account,
+            is_secondary,
+            raw_path,
+            root,
+            path: rest.to_owned(),
+            parameters,
+        })
     }
 
     /// Returns the path below the account, and the parameters, of a URL inside a group. The URL is absolute, or relative to the server's
@@ -76,7 +98,10 @@ impl Address {
         // Clients write the account into these addresses or leave it out, so it is removed only where it is the whole first part.
         let account = &self.raw_path[..self.raw_path.len() - self.path.len()];
         let account = account.trim_matches('/');
-        let inner = match path.strip_prefix(account).and_then(|rest| rest.strip_prefix('/')) {
+        let inner = match path
+            .strip_prefix(account)
+            .and_then(|rest| rest.strip_prefix('/'))
+        {
             Some(inner) if !account.is_empty() => inner,
             _ => path,
         };
@@ -90,7 +115,8 @@ impl Address {
 
 /// Returns the account, and whether the name was that of the secondary endpoint.
 fn without_secondary(name: &str) -> (&str, bool) {
-    name.strip_suffix(SECONDARY).map_or((name, false), |account| (account, true))
+    name.strip_suffix(SECONDARY)
+        .map_or((name, false), |account| (account, true))
 }
 
 /// The decoded parameters of a URL.
@@ -118,9 +144,16 @@ impl Parameters {
     /// # Errors
     /// Fails if the parameter occurs twice, because readers could disagree about which one counts.
     pub(crate) fn get(&self, name: &str) -> Result<Option<&str>> {
-        let mut found = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        let mut found = self
+            .0
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, value)| value.as_str());
         match (found.next(), found.next()) {
-            (_, Some(_)) => Err(Failure::invalid_parameter(name, "the parameter occurs twice")),
+            (_, Some(_)) => Err(Failure::invalid_parameter(
+                name,
+                "the parameter occurs twice",
+            )),
             (first, None) => Ok(first.filter(|value| !value.is_empty())),
         }
     }
@@ -138,7 +171,10 @@ impl Parameters {
 fn decoded(text: &str) -> Result<String> {
     // In a query `+` stands for a space; in a path it stands for itself.
     let spaced = text.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8().map(Into::into).map_err(|_| Failure::invalid_uri())
+    percent_decode_str(&spaced)
+        .decode_utf8()
+        .map(Into::into)
+        .map_err(|_| Failure::invalid_uri())
 }
 
 /// The resource of a path.
@@ -170,15 +206,23 @@ impl Resource {
     pub(crate) fn parse(path: &str) -> Result<Self> {
         let path = path.strip_suffix('/').unwrap_or(path);
         // Before the decoding: a key in an address of an entity may have an encoded slash.
-        if let Some((table, rest)) = path.split_once('/').filter(|(table, _)| !table.contains('(')) {
+        if let Some((table, rest)) = path
+            .split_once('/')
+            .filter(|(table, _)| !table.contains('('))
+        {
             let below = match rest {
                 "$batch" => Below::Batch,
                 rest if rest.ends_with(')') && !rest.ends_with("()") => Below::Element,
                 _ => Below::Set,
             };
-            return Ok(Self::BelowTable { table: table.to_owned(), below });
+            return Ok(Self::BelowTable {
+                table: table.to_owned(),
+                below,
+            });
         }
-        let path = percent_decode_str(path).decode_utf8().map_err(|_| Failure::invalid_uri())?;
+        let path = percent_decode_str(path)
+            .decode_utf8()
+            .map_err(|_| Failure::invalid_uri())?;
         // The first parenthesis ends the name: table names have none, and keys in quotes may have any
         // character.
         let Some((name, keys)) = path.split_once('(') else {
@@ -189,12 +233,19 @@ impl Resource {
                 name => Self::Entities(name.to_owned()),
             });
         };
-        let keys = keys.strip_suffix(')').ok_or_else(Failure::invalid_uri)?.trim();
+        let keys = keys
+            .strip_suffix(')')
+            .ok_or_else(Failure::invalid_uri)?
+            .trim();
         match (name, keys) {
             ("Tables", "") => Ok(Self::Tables),
             ("Tables", keys) => {
                 let (table, rest) = literal(keys).ok_or_else(Failure::invalid_uri)?;
-                if rest.is_empty() { Ok(Self::Table(table)) } else { Err(Failure::invalid_uri()) }
+                if rest.is_empty() {
+                    Ok(Self::Table(table))
+                } else {
+                    Err(Failure::invalid_uri())
+                }
             }
             (name, "") => Ok(Self::Entities(name.to_owned())),
             (name, keys) => {
@@ -248,7 +299,11 @@ fn literal(text: &str) -> Option<(String, &str)> {
 /// Returns `Table(PartitionKey='…',RowKey='…')`, encoded.
 pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
     let encoded = |text: &str| utf8_percent_encode(&text.replace('\'', "''"), ENCODED).to_string();
-    format!("{table}(PartitionKey='{}',RowKey='{}')", encoded(key.partition()), encoded(key.row()))
+    format!(
+        "{table}(PartitionKey='{}',RowKey='{}')",
+        encoded(key.partition()),
+        encoded(key.row())
+    )
 }
 
 #[cfg(test)]
@@ -258,7 +313,10 @@ mod tests {
     use super::*;
 
     fn parse(host: &str, path: &str) -> Address {
-        Address::parse("http", host, path, Some("a=1+2%2B&b"), |name| name == "orders").unwrap()
+        Address::parse("http", host, path, Some("a=1+2%2B&b"), |name| {
+            name == "orders"
+        })
+        .unwrap()
     }
 
     #[test]
@@ -282,7 +340,8 @@ mod tests {
         assert_eq!(&*other.account, "orders");
         assert_eq!(&*other.path, "T");
         for host in ["127.0.0.1", "127.0.0.1:10002"] {
-            let number = Address::parse("http", host, "/127/T", None, |name| name == "127").unwrap();
+            let number =
+                Address::parse("http", host, "/127/T", None, |name| name == "127").unwrap();
             assert_eq!((&*number.account, &*number.path), ("127", "T"), "{host}");
         }
         assert!(Address::parse("http", "", "/", None, |_| true).is_err());
@@ -299,7 +358,13 @@ mod tests {
     #[test]
     fn urls_inside_a_group_are_absolute_or_relative_to_the_root() {
         let in_path = parse("h:1", "/orders/$batch");
-        for inner in ["http://h:1/orders/T", "https://elsewhere/orders/T", "/orders/T", "T", "/T"] {
+        for inner in [
+            "http://h:1/orders/T",
+            "https://elsewhere/orders/T",
+            "/orders/T",
+            "T",
+            "/T",
+        ] {
             assert_eq!(in_path.inner_path(inner).unwrap().0, "T", "{inner}");
         }
         let in_host = parse("orders.table.local", "/$batch");
@@ -310,7 +375,8 @@ mod tests {
 
     #[test]
     fn paths_are_parsed_to_resources() {
-        let entity = |t: &str, p: &str, r: &str| Resource::Entity(t.to_owned(), p.to_owned(), r.to_owned());
+        let entity =
+            |t: &str, p: &str, r: &str| Resource::Entity(t.to_owned(), p.to_owned(), r.to_owned());
         for (path, expected) in [
             ("", Resource::Service),
             ("Tables", Resource::Tables),
@@ -321,13 +387,40 @@ mod tests {
             ("$batch", Resource::Batch),
             ("t(PartitionKey='a',RowKey='b')", entity("t", "a", "b")),
             ("t(RowKey='b', PartitionKey='a')", entity("t", "a", "b")),
-            ("t(PartitionKey='',RowKey='it%27%27s')", entity("t", "", "it's")),
-            ("t(PartitionKey='%252F',RowKey='a(b)')", entity("t", "%2F", "a(b)")),
-            ("t(PartitionKey=''',RowKey=''',RowKey='x')", entity("t", "',RowKey='", "x")),
+            (
+                "t(PartitionKey='',RowKey='it%27%27s')",
+                entity("t", "", "it's"),
+            ),
+            (
+                "t(PartitionKey='%252F',RowKey='a(b)')",
+                entity("t", "%2F", "a(b)"),
+            ),
+            (
+                "t(PartitionKey=''',RowKey=''',RowKey='x')",
+                entity("t", "',RowKey='", "x"),
+            ),
             ("t(PartitionKey='a/b',RowKey='c')", entity("t", "a/b", "c")),
-            ("t/$batch", Resource::BelowTable { table: "t".to_owned(), below: Below::Batch }),
-            ("t/Tables", Resource::BelowTable { table: "t".to_owned(), below: Below::Set }),
-            ("t/Tables('t')", Resource::BelowTable { table: "t".to_owned(), below: Below::Element }),
+            (
+                "t/$batch",
+                Resource::BelowTable {
+                    table: "t".to_owned(),
+                    below: Below::Batch,
+                },
+            ),
+            (
+                "t/Tables",
+                Resource::BelowTable {
+                    table: "t".to_owned(),
+                    below: Below::Set,
+                },
+            ),
+            (
+                "t/Tables('t')",
+                Resource::BelowTable {
+                    table: "t".to_owned(),
+                    below: Below::Element,
+                },
+            ),
             ("t/", Resource::Entities("t".to_owned())),
         ] {
             assert_eq!(Resource::parse(path).unwrap(), expected, "{path}");

@@ -31,7 +31,12 @@ impl AsRef<[u8]> for BodyWithMemory {
 
 impl Answer {
     pub(crate) fn new(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new(), memory: Vec::new() }
+        Self {
+            status,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            memory: Vec::new(),
+        }
     }
 
     pub(crate) fn no_content() -> Self {
@@ -74,7 +79,10 @@ impl Answer {
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
         let body = match self.memory.is_empty() || self.body.is_empty() {
             true => self.body,
-            false => Bytes::from_owner(BodyWithMemory { body: self.body, _memory: self.memory }),
+            false => Bytes::from_owner(BodyWithMemory {
+                body: self.body,
+                _memory: self.memory,
+            }),
         };
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;
@@ -112,5 +120,8 @@ fn spelled(name: &str) -> &str {
         "Cache-Control",
         "X-Content-Type-Options",
     ];
-    SPELLED.into_iter().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
+    SPELLED
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(name))
+        .unwrap_or(name)
 }

@@ -28,15 +28,31 @@ impl<'a> Member<'a> {
     fn of(outer: &Address, part: Part<'a>) -> Result<Self> {
         let (path, parameters) = outer.inner_path(part.address)?;
         let verb = Verb::of(&part.method, &part.headers)?;
-        let level = Metadata::requested(parameters.get("$format")?, header(&part.headers, "accept"))?;
-        let address = Address { path: path.to_owned(), parameters, ..outer.clone() };
-        Ok(Self { part, address, verb, level })
+        let level =
+            Metadata::requested(parameters.get("$format")?, header(&part.headers, "accept"))?;
+        let address = Address {
+            path: path.to_owned(),
+            parameters,
+            ..outer.clone()
+        };
+        Ok(Self {
+            part,
+            address,
+            verb,
+            level,
+        })
     }
 
     /// Returns the operation as a single request.
     const fn request<'b>(&'b self, outer: &Request<'b>) -> Request<'b> {
         let (verb, level, answer_memory) = (self.verb, self.level, outer.answer_memory);
-        Request { verb, address: &self.address, headers: &self.part.headers, level, answer_memory }
+        Request {
+            verb,
+            address: &self.address,
+            headers: &self.part.headers,
+            level,
+            answer_memory,
+        }
     }
 }
 
@@ -55,17 +71,24 @@ pub(crate) async fn transact(
         Group::Read(part) => {
             let content_id = part.content_id.clone();
             let answer = read(tenant, permit, request, part).await;
-            let answer = answer.unwrap_or_else(|failure| failure.into_answer(ErrorFormat::Json, id));
+            let answer =
+                answer.unwrap_or_else(|failure| failure.into_answer(ErrorFormat::Json, id));
             let mut answer = inner_response(answer, content_id);
             let memory = std::mem::take(&mut answer.memory);
-            Ok(Answer { memory, ..outer_response(&[], Some(&answer)) })
+            Ok(Answer {
+                memory,
+                ..outer_response(&[], Some(&answer))
+            })
         }
         Group::Changes(parts) => {
             let ids: Vec<_> = parts.iter().map(|part| part.content_id.clone()).collect();
             match change(tenant, permit, request, parts).await {
                 Ok(answers) => {
-                    let answers: Vec<_> =
-                        answers.into_iter().zip(ids).map(|(answer, id)| inner_response(answer, id)).collect();
+                    let answers: Vec<_> = answers
+                        .into_iter()
+                        .zip(ids)
+                        .map(|(answer, id)| inner_response(answer, id))
+                        .collect();
                     Ok(outer_response(&answers, None))
                 }
                 // The error concerns no single operation, so the whole request is refused.
@@ -75,9 +98,15 @@ pub(crate) async fn transact(
                     // single operation names none.
                     let index = failure.index.unwrap_or_default();
                     let content_id = ids.get(index).cloned().flatten();
-                    let failure = Failure { index: (ids.len() > 1).then_some(index), ..failure };
+                    let failure = Failure {
+                        index: (ids.len() > 1).then_some(index),
+                        ..failure
+                    };
                     Ok(outer_response(
-                        &[inner_response(failure.into_answer(ErrorFormat::Json, id), content_id)],
+                        &[inner_response(
+                            failure.into_answer(ErrorFormat::Json, id),
+                            content_id,
+                        )],
                         None,
                     ))
                 }
@@ -86,11 +115,22 @@ pub(crate) async fn transact(
     }
 }
 
-async fn read(tenant: &Tenant, permit: &Permit, request: &Request<'_>, part: Part<'_>) -> Result<Answer> {
+async fn read(
+    tenant: &Tenant,
+    permit: &Permit,
+    request: &Request<'_>,
+    part: Part<'_>,
+) -> Result<Answer> {
     let member = Member::of(request.address, part)?;
     match (member.verb, member.address.resource()?) {
         (Verb::Get, Resource::Entities(name)) => {
-            queries::entities(tenant, permit, &member.request(request), &request::table(&name)?).await
+            queries::entities(
+                tenant,
+                permit,
+                &member.request(request),
+                &request::table(&name)?,
+            )
+            .await
         }
         (Verb::Get, resource @ Resource::Entity(..)) => {
             let (table, key) = request::entity(&resource)?;
@@ -114,16 +154,24 @@ async fn change(
         // The service names the last operation that a group could have.
         return Err(Failure::invalid_input(message).of_operation(limits::GROUP_OPERATIONS - 1));
     }
-    let (mut members, mut writes) =
-        (Vec::with_capacity(parts.len()), Vec::<Write>::with_capacity(parts.len()));
+    let (mut members, mut writes) = (
+        Vec::with_capacity(parts.len()),
+        Vec::<Write>::with_capacity(parts.len()),
+    );
     let parsed = |part| {
         let member = Member::of(request.address, part)?;
         let resource = member.address.resource()?;
-        let write = Write::read(permit, &member.request(request), &resource, member.part.body.as_bytes())?;
+        let write = Write::read(
+            permit,
+            &member.request(request),
+            &resource,
+            member.part.body.as_bytes(),
+        )?;
         Ok((member, write))
     };
     for (index, part) in parts.into_iter().enumerate() {
-        let (member, write) = parsed(part).map_err(|failure: Failure| failure.of_operation(index))?;
+        let (member, write) =
+            parsed(part).map_err(|failure: Failure| failure.of_operation(index))?;
         members.push(member);
         writes.push(write);
     }
@@ -131,23 +179,34 @@ async fn change(
     let written = apply(tenant, permit, &writes).await?;
     let mut answers = Vec::with_capacity(writes.len());
     for ((write, member), written) in writes.iter().zip(&members).zip(&written) {
-        answers.push(write.answer(tenant, &member.request(request), written).await);
+        answers.push(
+            write
+                .answer(tenant, &member.request(request), written)
+                .await,
+        );
     }
     Ok(answers)
 }
 
 async fn apply(tenant: &Tenant, permit: &Permit, writes: &[Write]) -> Result<Vec<Written>> {
-    let Some(first) = writes.first() else { return Err(malformed("its change set is empty")) };
+    let Some(first) = writes.first() else {
+        return Err(malformed("its change set is empty"));
+    };
     let partition = first.operation.key().partition_key();
     let mut group = GroupTransaction::new(partition, tenant.store.profile());
     for (index, write) in writes.iter().enumerate() {
         check_member(first, write).map_err(|failure| failure.of_operation(index))?;
         group.push(write.operation.clone()).map_err(|error| {
-            let failure = duplicate(write, &writes[..index]).unwrap_or_else(|| Failure::from(error));
+            let failure =
+                duplicate(write, &writes[..index]).unwrap_or_else(|| Failure::from(error));
             failure.of_operation(index)
         })?;
     }
-    tenant.store.transact(&first.table, group).await.map_err(|error| permit.failure(error))
+    tenant
+        .store
+        .transact(&first.table, group)
+        .await
+        .map_err(|error| permit.failure(error))
 }
 
 /// Checks the rules of a group and returns the service's error codes.
@@ -172,7 +231,11 @@ fn duplicate(write: &Write, before: &[Write]) -> Option<Failure> {
     let message = format!(
         "A command with RowKey '{row}' is already present in the batch. An entity can appear only once in a batch."
     );
-    Some(Failure::new(StatusCode::BAD_REQUEST, "InvalidDuplicateRow", message))
+    Some(Failure::new(
+        StatusCode::BAD_REQUEST,
+        "InvalidDuplicateRow",
+        message,
+    ))
 }
 
 /// Adds the headers that every inner response has.

@@ -33,7 +33,10 @@ pub(crate) fn name_of_host(host: &str) -> &str {
 /// Whether a host with this name is this machine, for every resolver: no site can have such a name.
 /// <https://www.rfc-editor.org/rfc/rfc6761#section-6.3>
 pub(crate) fn is_loopback_name(name: &str) -> bool {
-    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
     if let Ok(ip) = address.parse::<IpAddr>() {
         return ip.to_canonical().is_loopback();
     }
@@ -63,7 +66,8 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        let pair =
+            |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         pairs.iter().map(pair).collect()
     }
 
@@ -108,17 +112,26 @@ mod tests {
             &[("sec-fetch-site", "same-origin")],
             &[("origin", own), ("sec-fetch-site", "same-origin")],
         ] {
-            assert!(!is_of_another_site(&headers(own_request), own), "{own_request:?}");
+            assert!(
+                !is_of_another_site(&headers(own_request), own),
+                "{own_request:?}"
+            );
         }
         for other in [
             &[("origin", "https://evil.example")][..],
             &[("origin", "null")],
             &[("origin", "")],
             &[("origin", "http://127.0.0.1:3000")],
-            &[("origin", "https://evil.example"), ("sec-fetch-site", "none")],
+            &[
+                ("origin", "https://evil.example"),
+                ("sec-fetch-site", "none"),
+            ],
             &[("sec-fetch-site", "cross-site")],
             &[("sec-fetch-site", "same-site")],
-            &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
+            &[
+                ("sec-fetch-site", "cross-site"),
+                ("sec-fetch-mode", "navigate"),
+            ],
         ] {
             assert!(is_of_another_site(&headers(other), own), "{other:?}");
         }
@@ -126,10 +139,18 @@ mod tests {
 
     #[test]
     fn proxies_are_recognized() {
-        assert!(!is_forwarded(&headers(&[("host", "localhost"), ("accept", "*/*")])));
-        for name in
-            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-server", "forwarded", "via", "x-real-ip"]
-        {
+        assert!(!is_forwarded(&headers(&[
+            ("host", "localhost"),
+            ("accept", "*/*")
+        ])));
+        for name in [
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-server",
+            "forwarded",
+            "via",
+            "x-real-ip",
+        ] {
             assert!(is_forwarded(&headers(&[(name, "x")])), "{name}");
         }
     }

@@ -14,7 +14,8 @@ use table_core::manifest::{Consent, IndexDefinition, Layout, Manifest, StoredInd
 use table_core::model::{Entity, INDEX_NAME, Key, RowKind, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, TableStore,
+    Written,
 };
 
 /// How many pages of the store without a visible row a query reads, before it answers with an empty page and a continuation token.
@@ -62,12 +63,20 @@ impl ClientStore {
     /// For clients that know nothing of manifests.
     pub(crate) fn new(store: Arc<dyn TableStore>, maintainer: Option<Arc<dyn Maintainer>>) -> Self {
         let manifests = ManifestCache::for_store(&*store);
-        Self { store, manifests, maintainer, knowledge: Knowledge::Nothing }
+        Self {
+            store,
+            manifests,
+            maintainer,
+            knowledge: Knowledge::Nothing,
+        }
     }
 
     /// For programs of this library that do not write past the indexes.
     pub(crate) fn for_programs(self) -> Self {
-        Self { knowledge: Knowledge::Layouts, ..self }
+        Self {
+            knowledge: Knowledge::Layouts,
+            ..self
+        }
     }
 
     /// Returns the maintainer of the table's rows and the check of its entities; `None` if the operations of one partition can be executed
@@ -80,20 +89,30 @@ impl ClientStore {
     ) -> Result<Option<(Arc<dyn Maintainer>, Check)>> {
         let (manifest, knowledge) = (permit.manifest(), self.knowledge);
         for (index, operation) in operations.iter().enumerate() {
-            check_row(table, operation, knowledge).map_err(|e| group_error(operations, index, e))?;
+            check_row(table, operation, knowledge)
+                .map_err(|e| group_error(operations, index, e))?;
         }
         if !needs_maintenance(manifest, knowledge)
-            || operations.iter().all(|operation| operation.key().is_system())
+            || operations
+                .iter()
+                .all(|operation| operation.key().is_system())
         {
             return Ok(None);
         }
-        if let Some(part) = operations.iter().position(|operation| operation.key().is_system()) {
+        if let Some(part) = operations
+            .iter()
+            .position(|operation| operation.key().is_system())
+        {
             let reason = format!(
                 "the group writes entities of the table '{table}', which has indexes, and {}, which is not an entity: the server writes entities \
                  with their index entries and no other rows; use a credential with the permissions r, a, u and d on all rows",
                 operations[part].key()
             );
-            return Err(group_error(operations, part, Error::invalid_request(reason)));
+            return Err(group_error(
+                operations,
+                part,
+                Error::invalid_request(reason),
+            ));
         }
         let Some(maintainer) = self.maintainer.clone() else {
             return Err(Error::invalid_request(format!(
@@ -119,7 +138,8 @@ async fn maintain(
     table: TableName,
     operations: Vec<Operation>,
 ) -> Result<Vec<Written>> {
-    let written = tokio::spawn(async move { maintainer.write(&table, operations, check).await }).await;
+    let written =
+        tokio::spawn(async move { maintainer.write(&table, operations, check).await }).await;
     written.map_err(|_| ambiguous("the write ended early"))?
 }
 
@@ -130,13 +150,20 @@ fn ambiguous(reason: &str) -> Error {
 
 /// The error of an operation, with its index if it is in a group.
 pub(crate) fn group_error(operations: &[Operation], index: usize, error: Error) -> Error {
-    if operations.len() == 1 { error } else { Error::in_transaction(index, error) }
+    if operations.len() == 1 {
+        error
+    } else {
+        Error::in_transaction(index, error)
+    }
 }
 
 /// Whether writes need more than their own row: index entries, a check of the type, or a check that the row is no entry of another table's index.
 fn needs_maintenance(manifest: &Manifest, knowledge: Knowledge) -> bool {
     let is_refused = |stored: &StoredType| refusal(stored).is_some();
-    let has_entries_of_others = manifest.others.iter().any(|row| Consent::read(row).is_some());
+    let has_entries_of_others = manifest
+        .others
+        .iter()
+        .any(|row| Consent::read(row).is_some());
     !manifest.indexes.is_empty()
         || has_entries_of_others
         || knowledge == Knowledge::Nothing && manifest.types.iter().any(is_refused)
@@ -152,7 +179,9 @@ fn refusal(stored: &StoredType) -> Option<String> {
 
 fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Result<()> {
     for stored in types {
-        let Some(reason) = refusal(stored) else { continue };
+        let Some(reason) = refusal(stored) else {
+            continue;
+        };
         if stored.entity.as_ref().is_none_or(|of| of.admits(entity)) {
             let (name, key) = (stored.name(), entity.key());
             return Err(Error::invalid_request(format!(
@@ -165,8 +194,7 @@ fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Resu
 }
 
 /// The advice for a write that needs a program which writes the index entries itself.
-const FULL_RIGHTS: &str =
-    "a program that has the type, with a credential that has the permissions r, a, u and d on all rows";
+const FULL_RIGHTS: &str = "a program that has the type, with a credential that has the permissions r, a, u and d on all rows";
 
 /// Refuses an entity with encrypted properties that an index covers: its entries come from the plaintext, which the server does not have.
 fn check_encrypted(
@@ -178,9 +206,10 @@ fn check_encrypted(
     let is_encrypted = |stored: &&StoredType| {
         !stored.encrypted.is_empty() && stored.entity.as_ref().is_none_or(|of| of.admits(entity))
     };
-    let (Some(stored), Some(index)) =
-        (types.iter().find(is_encrypted), indexes.iter().find(|index| covers(index, entity)))
-    else {
+    let (Some(stored), Some(index)) = (
+        types.iter().find(is_encrypted),
+        indexes.iter().find(|index| covers(index, entity)),
+    ) else {
         return Ok(());
     };
     let (name, index, key) = (stored.name(), &index.name, entity.key());
@@ -192,7 +221,12 @@ fn check_encrypted(
 
 /// The indexes that have entries, or will have them.
 fn maintained(manifest: &Manifest) -> Vec<StoredIndex> {
-    manifest.indexes.iter().filter(|index| !index.is_dropping()).cloned().collect()
+    manifest
+        .indexes
+        .iter()
+        .filter(|index| !index.is_dropping())
+        .cloned()
+        .collect()
 }
 
 /// Whether an entity may have entries of the index.
@@ -202,8 +236,16 @@ fn covers(index: &StoredIndex, entity: &Entity) -> bool {
 
 /// Refuses an entity of an index whose keys only a Rust function computes.
 fn check_indexes(table: &TableName, indexes: &[StoredIndex], entity: &Entity) -> Result<()> {
-    let is_opaque = |index: &StoredIndex| index.definition.as_ref().is_some_and(IndexDefinition::is_opaque);
-    let Some(index) = indexes.iter().find(|index| is_opaque(index) && covers(index, entity)) else {
+    let is_opaque = |index: &StoredIndex| {
+        index
+            .definition
+            .as_ref()
+            .is_some_and(IndexDefinition::is_opaque)
+    };
+    let Some(index) = indexes
+        .iter()
+        .find(|index| is_opaque(index) && covers(index, entity))
+    else {
         return Ok(());
     };
     let (name, key) = (&index.name, entity.key());
@@ -225,7 +267,10 @@ fn check_row(table: &TableName, operation: &Operation, knowledge: Knowledge) -> 
             "the row {key} of the table '{table}' has a key that starts with {SYSTEM_PREFIX:?}: only programs of the library write such rows"
         )));
     }
-    if operation.entity().is_some_and(|entity| !key.is_system() && entity.is_index_entry()) {
+    if operation
+        .entity()
+        .is_some_and(|entity| !key.is_system() && entity.is_index_entry())
+    {
         return Err(Error::invalid_request(format!(
             "the entity {key} has the property {INDEX_NAME} of an index entry: rename the property, or write the entity without it; the entries follow"
         )));
@@ -263,11 +308,19 @@ impl TableStore for ClientStore {
         deleted
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         if self.knowledge == Knowledge::Layouts {
             return self.store.get(table, key, select).await;
         }
-        let found = self.store.get(table, key, with_index_name(select).as_ref()).await?;
+        let found = self
+            .store
+            .get(table, key, with_index_name(select).as_ref())
+            .await?;
         Ok(found.filter(|entity| !is_hidden(entity)).map(|mut entity| {
             without_index_name(select, &mut entity);
             entity
@@ -283,7 +336,10 @@ impl TableStore for ClientStore {
         if self.knowledge == Knowledge::Layouts {
             return self.store.query(table, query, from).await;
         }
-        let inner = Query { select: with_index_name(query.select.as_ref()), ..query.clone() };
+        let inner = Query {
+            select: with_index_name(query.select.as_ref()),
+            ..query.clone()
+        };
         let profile = self.profile();
         // A token belongs to one query. The client's token is of the query that it sent; the store's token is
         // of the one that also selects the name of the index.
@@ -291,7 +347,9 @@ impl TableStore for ClientStore {
             let position = from.position(profile, table, read)?.clone();
             Ok::<_, Error>(Continuation::new(profile, table, written, position))
         };
-        let mut from = from.map(|from| translated(from, query, &inner)).transpose()?;
+        let mut from = from
+            .map(|from| translated(from, query, &inner))
+            .transpose()?;
         let mut pages = 0;
         loop {
             let mut page = self.store.query(table, &inner, from.as_ref()).await?;
@@ -302,9 +360,17 @@ impl TableStore for ClientStore {
                 from = page.continuation;
                 continue;
             }
-            page.items.iter_mut().for_each(|entity| without_index_name(query.select.as_ref(), entity));
-            let continuation = page.continuation.map(|next| translated(&next, &inner, query)).transpose()?;
-            return Ok(Page { items: page.items, continuation });
+            page.items
+                .iter_mut()
+                .for_each(|entity| without_index_name(query.select.as_ref(), entity));
+            let continuation = page
+                .continuation
+                .map(|next| translated(&next, &inner, query))
+                .transpose()?;
+            return Ok(Page {
+                items: page.items,
+                continuation,
+            });
         }
     }
 
@@ -320,14 +386,19 @@ impl TableStore for ClientStore {
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         // Kept until the write is done: a change of the manifest waits for it.
         let permit = self.manifests.plain_write(&*self.store, table).await?;
-        let Some(maintenance) = self.maintenance(table, &permit, std::slice::from_ref(&operation))? else {
+        let Some(maintenance) =
+            self.maintenance(table, &permit, std::slice::from_ref(&operation))?
+        else {
             return self.store.write(table, operation).await;
         };
         // The maintainer takes its own permit. It may wait for a change of the manifest, and the change waits for all permits: with this
         // permit kept, both would wait forever.
         drop(permit);
         let written = maintain(maintenance, table.clone(), vec![operation]).await?;
-        written.into_iter().next().ok_or_else(|| ambiguous("a write has no result"))
+        written
+            .into_iter()
+            .next()
+            .ok_or_else(|| ambiguous("a write has no result"))
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {

@@ -46,7 +46,11 @@ pub(crate) async fn serve<S>(
     let (requested, answers) = (Arc::clone(&has_requests), Arc::clone(&ending));
     let respond = service_fn(move |request| {
         requested.store(true, Ordering::Release);
-        let (service, unsent, ending) = (Arc::clone(&service), Arc::clone(&unsent), Arc::clone(&answers));
+        let (service, unsent, ending) = (
+            Arc::clone(&service),
+            Arc::clone(&unsent),
+            Arc::clone(&answers),
+        );
         async move {
             // So that a client that sends requests and reads no answers does not fill the memory with answers.
             unsent.ends().await;
@@ -159,7 +163,16 @@ impl<S> Timed<S> {
     fn new(stream: S, limits: &Limits, unsent: Arc<Unsent>, ending: Arc<Ending>) -> Self {
         let (time, discardable) = (limits.write_time, limits.discarded_bytes());
         let deadline = Box::pin(sleep(time));
-        Self { stream, time, deadline, waits: false, unsent, ending, discardable, is_write_closed: false }
+        Self {
+            stream,
+            time,
+            deadline,
+            waits: false,
+            unsent,
+            ending,
+            discardable,
+            is_write_closed: false,
+        }
     }
 
     fn set_waits(&mut self, waits: bool) {
@@ -170,7 +183,11 @@ impl<S> Timed<S> {
     }
 
     /// Applies the timeout to a step of writing.
-    fn bounded<T>(&mut self, step: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn bounded<T>(
+        &mut self,
+        step: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
         if step.is_ready() {
             self.set_waits(false);
             return step;
@@ -181,7 +198,10 @@ impl<S> Timed<S> {
             self.deadline.as_mut().reset(Instant::now() + self.time);
         }
         ready!(self.deadline.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answers")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read its answers",
+        )))
     }
 }
 
@@ -278,7 +298,12 @@ mod tests {
     const REQUESTS: usize = 20_000;
 
     fn service(limits: &Limits) -> Arc<Service> {
-        Arc::new(Service::new(Tenants::default(), limits, OptionalAddresses::default(), None))
+        Arc::new(Service::new(
+            Tenants::default(),
+            limits,
+            OptionalAddresses::default(),
+            None,
+        ))
     }
 
     /// The time of the test stands still while the server can do something, so a write that does not end shows that the
@@ -289,12 +314,20 @@ mod tests {
         let service = service(&limits);
         let (client, server) = duplex(4096);
         let (_phase, phases) = watch::channel(Phase::Serve);
-        let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };
+        let peer = Peer {
+            ip: [127, 0, 0, 1].into(),
+            secure: false,
+        };
         tokio::spawn(serve(server, peer, service, limits, phases));
         let (mut answers, mut requests) = tokio::io::split(client);
         let all = REQUEST.repeat(REQUESTS);
         let mut sent = 0;
-        while let Ok(more) = timeout(limits.write_time / 2, requests.write(&all.as_bytes()[sent..])).await {
+        while let Ok(more) = timeout(
+            limits.write_time / 2,
+            requests.write(&all.as_bytes()[sent..]),
+        )
+        .await
+        {
             sent += more.unwrap();
             assert!(sent < all.len(), "every request was taken");
         }
@@ -321,9 +354,16 @@ mod tests {
             let service = service(&limits);
             let (client, server) = duplex(16);
             let (phase, phases) = watch::channel(Phase::Serve);
-            let peer = Peer { ip: [127, 0, 0, 1].into(), secure: false };
+            let peer = Peer {
+                ip: [127, 0, 0, 1].into(),
+                secure: false,
+            };
             let serves = tokio::spawn(serve(server, peer, service, limits, phases));
-            Self { client, phase, serves }
+            Self {
+                client,
+                phase,
+                serves,
+            }
         }
 
         async fn send(&mut self, text: &str) {
@@ -342,13 +382,19 @@ mod tests {
         /// Stops, and checks that the connection ends without a wait: the time of the test stands still while the server can do something.
         async fn ends(self) -> String {
             self.phase.send_replace(Phase::Finish);
-            let Self { mut client, phase: _phase, serves } = self;
+            let Self {
+                mut client,
+                phase: _phase,
+                serves,
+            } = self;
             let mut rest = String::new();
             let ended = async {
                 client.read_to_string(&mut rest).await.unwrap();
                 serves.await.unwrap();
             };
-            timeout(Duration::from_millis(1), ended).await.expect("the connection ends");
+            timeout(Duration::from_millis(1), ended)
+                .await
+                .expect("the connection ends");
             rest
         }
     }
@@ -378,6 +424,9 @@ mod tests {
         // Its last bytes are in the pipe, where the server may not have seen them.
         peered.send(EMPTY).await;
         let answer = peered.ends().await;
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
     }
 }

@@ -25,30 +25,46 @@ const MAX_RULES: usize = 5;
 /// Maximum bytes of the texts of all rules.
 const MAX_BYTES: usize = 2 * 1024;
 const MAX_ORIGIN_CHARS: usize = 256;
-const METHODS: [&str; 8] = ["DELETE", "GET", "HEAD", "MERGE", "PATCH", "POST", "OPTIONS", "PUT"];
+const METHODS: [&str; 8] = [
+    "DELETE", "GET", "HEAD", "MERGE", "PATCH", "POST", "OPTIONS", "PUT",
+];
 
 fn list(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
 }
 
 /// Refuses rules that the service refuses.
 pub(crate) fn check(rules: &[CorsRule]) -> Result<()> {
     let sizes = rules.iter().map(|r| {
-        r.allowed_origins.len() + r.allowed_methods.len() + r.exposed_headers.len() + r.allowed_headers.len()
+        r.allowed_origins.len()
+            + r.allowed_methods.len()
+            + r.exposed_headers.len()
+            + r.allowed_headers.len()
     });
     let origins = |rule: &CorsRule| {
         let mut origins = list(&rule.allowed_origins);
-        !rule.allowed_origins.trim().is_empty() && origins.all(|origin| origin.len() <= MAX_ORIGIN_CHARS)
+        !rule.allowed_origins.trim().is_empty()
+            && origins.all(|origin| origin.len() <= MAX_ORIGIN_CHARS)
     };
     let methods = |rule: &CorsRule| {
         let mut methods = list(&rule.allowed_methods);
         !rule.allowed_methods.trim().is_empty()
-            && methods.all(|method| METHODS.iter().any(|known| known.eq_ignore_ascii_case(method)))
+            && methods.all(|method| {
+                METHODS
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(method))
+            })
     };
     let legal = rules.len() <= MAX_RULES
         && sizes.sum::<usize>() <= MAX_BYTES
         && rules.iter().all(|rule| origins(rule) && methods(rule));
-    if legal { Ok(()) } else { Err(Failure::invalid_xml()) }
+    if legal {
+        Ok(())
+    } else {
+        Err(Failure::invalid_xml())
+    }
 }
 
 impl CorsRule {
@@ -58,7 +74,8 @@ impl CorsRule {
     }
 
     fn allows_headers(&self, requested: &str) -> bool {
-        list(requested).all(|header| list(&self.allowed_headers).any(|allowed| names(allowed, header)))
+        list(requested)
+            .all(|header| list(&self.allowed_headers).any(|allowed| names(allowed, header)))
     }
 
     /// Whether every origin is allowed. Then responses do not depend on the origin.
@@ -87,7 +104,9 @@ pub(crate) fn names_origin(rules: &[CorsRule], origin: &str, method: &str) -> bo
 /// Whether an item of a header list matches this header: by name, or by the prefix before a star.
 fn names(item: &str, header: &str) -> bool {
     match item.strip_suffix('*') {
-        Some(start) => header.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start)),
+        Some(start) => header
+            .get(..start.len())
+            .is_some_and(|found| found.eq_ignore_ascii_case(start)),
         None => item.eq_ignore_ascii_case(header),
     }
 }
@@ -102,7 +121,9 @@ pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answe
     let method = header(headers, "access-control-request-method")
         .ok_or_else(|| missing("Access-Control-Request-Method"))?;
     let requested = header(headers, "access-control-request-headers").unwrap_or_default();
-    let rule = rules.iter().find(|rule| rule.allows(origin, method) && rule.allows_headers(requested));
+    let rule = rules
+        .iter()
+        .find(|rule| rule.allows(origin, method) && rule.allows_headers(requested));
     let rule = rule.ok_or_else(|| {
         Failure::new(
             StatusCode::FORBIDDEN,
@@ -112,7 +133,10 @@ pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answe
     })?;
     let mut answer = Answer::new(StatusCode::OK)
         .with("access-control-allow-methods", method)
-        .with("access-control-max-age", rule.max_age_in_seconds.to_string());
+        .with(
+            "access-control-max-age",
+            rule.max_age_in_seconds.to_string(),
+        );
     if !requested.is_empty() {
         answer.set("access-control-allow-headers", requested);
     }
@@ -130,7 +154,12 @@ pub(crate) fn expose(rules: &[CorsRule], origin: &str, method: &str, answer: &mu
         return;
     };
     let exposed = |name: &&str| list(&rule.exposed_headers).any(|item| names(item, name));
-    let found: Vec<&str> = answer.headers.keys().map(http::HeaderName::as_str).filter(exposed).collect();
+    let found: Vec<&str> = answer
+        .headers
+        .keys()
+        .map(http::HeaderName::as_str)
+        .filter(exposed)
+        .collect();
     let found = found.join(",");
     if !found.is_empty() {
         answer.set("access-control-expose-headers", &found);
@@ -166,19 +195,30 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_counts() {
         let rules = [
-            rule("http://www.contoso.com", "PUT,HEAD", "x-ms-meta-data*, x-ms-target"),
+            rule(
+                "http://www.contoso.com",
+                "PUT,HEAD",
+                "x-ms-meta-data*, x-ms-target",
+            ),
             rule("*", "PUT,GET", "x-ms-meta*"),
             rule("http://www.contoso.com", "GET", "x-ms-client-request-id"),
         ];
         let allowed = |method, origin, headers| {
-            let answer = preflight(&rules, &requested(origin, method, headers)).map_err(|f| f.code)?;
-            Ok(answer.headers["access-control-allow-origin"].to_str().unwrap().to_owned())
+            let answer =
+                preflight(&rules, &requested(origin, method, headers)).map_err(|f| f.code)?;
+            Ok(answer.headers["access-control-allow-origin"]
+                .to_str()
+                .unwrap()
+                .to_owned())
         };
         assert_eq!(
             allowed("PUT", "http://www.contoso.com", "x-ms-target"),
             Ok("http://www.contoso.com".to_owned())
         );
-        assert_eq!(allowed("GET", "http://www.contoso.com", "x-ms-meta-data1"), Ok("*".to_owned()));
+        assert_eq!(
+            allowed("GET", "http://www.contoso.com", "x-ms-meta-data1"),
+            Ok("*".to_owned())
+        );
         assert_eq!(
             allowed("GET", "http://www.contoso.com", "x-ms-client-request-id"),
             Ok("http://www.contoso.com".to_owned())
@@ -188,28 +228,43 @@ mod tests {
             ("DELETE", "http://www.contoso.com", ""),
             ("PUT", "http://WWW.contoso.com", "x-ms-target"),
         ] {
-            assert_eq!(allowed(method, origin, headers), Err("CorsPreflightFailure"), "{method} {origin}");
+            assert_eq!(
+                allowed(method, origin, headers),
+                Err("CorsPreflightFailure"),
+                "{method} {origin}"
+            );
         }
         assert_eq!(
-            preflight(&[], &requested("http://a", "GET", "")).unwrap_err().status,
+            preflight(&[], &requested("http://a", "GET", ""))
+                .unwrap_err()
+                .status,
             StatusCode::FORBIDDEN
         );
-        assert_eq!(preflight(&rules, &HeaderMap::new()).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            preflight(&rules, &HeaderMap::new()).unwrap_err().status,
+            StatusCode::BAD_REQUEST
+        );
     }
 
     #[test]
     fn responses_list_the_exposed_headers_that_they_have() {
         let rules = [rule("http://a", "GET", "")];
-        let mut answer =
-            Answer::no_content().with("x-ms-version", "1").with("etag", "2").with("location", "3");
+        let mut answer = Answer::no_content()
+            .with("x-ms-version", "1")
+            .with("etag", "2")
+            .with("location", "3");
         expose(&rules, "http://a", "GET", &mut answer);
-        assert_eq!(answer.headers["access-control-expose-headers"], "x-ms-version,etag");
+        assert_eq!(
+            answer.headers["access-control-expose-headers"],
+            "x-ms-version,etag"
+        );
         assert_eq!(answer.headers["access-control-allow-credentials"], "true");
         assert_eq!(answer.headers["vary"], "Origin");
         let mut other = Answer::no_content();
         expose(&rules, "http://b", "GET", &mut other);
         assert!(
-            !other.headers.contains_key("access-control-allow-origin") && other.headers.contains_key("vary")
+            !other.headers.contains_key("access-control-allow-origin")
+                && other.headers.contains_key("vary")
         );
     }
 

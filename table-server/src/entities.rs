@@ -29,7 +29,9 @@ impl Write {
         body: &[u8],
     ) -> Result<Self> {
         let (table, operation) = match (request.verb, resource) {
-            (Verb::Post, Resource::Entities(name)) => (request::table(name)?, insert(request, body)?),
+            (Verb::Post, Resource::Entities(name)) => {
+                (request::table(name)?, insert(request, body)?)
+            }
             (Verb::Put | Verb::Merge, Resource::Entity(..)) => {
                 let (table, key) = request::entity(resource)?;
                 (table, update(request, key, body)?)
@@ -38,8 +40,8 @@ impl Write {
                 let (table, key) = request::entity(resource)?;
                 // The service requires the header for deletions, with `*` for any version:
                 // <https://learn.microsoft.com/rest/api/storageservices/delete-entity1>.
-                let condition =
-                    condition(request.headers)?.ok_or_else(|| Failure::missing_header("If-Match"))?;
+                let condition = condition(request.headers)?
+                    .ok_or_else(|| Failure::missing_header("If-Match"))?;
                 (table, Operation::Delete(key, condition))
             }
             _ => return Err(Failure::method_not_allowed()),
@@ -52,16 +54,25 @@ impl Write {
     }
 
     /// Returns the response to the write.
-    pub(crate) async fn answer(&self, tenant: &Tenant, request: &Request<'_>, written: &Written) -> Answer {
+    pub(crate) async fn answer(
+        &self,
+        tenant: &Tenant,
+        request: &Request<'_>,
+        written: &Written,
+    ) -> Answer {
         let answer = match &self.operation {
             Operation::Insert(entity) => {
-                let address = request.format().url(&entity_path(&self.table, entity.key()));
+                let address = request
+                    .format()
+                    .url(&entity_path(&self.table, entity.key()));
                 let stored = match request.prefers_content() {
                     true => stored(tenant, &self.table, entity, written).await,
                     false => entity.clone(),
                 };
                 let body = || wire::entity_document(request.format(), &self.table, &stored, None);
-                created(request, body).with("location", &address).with("dataserviceid", &address)
+                created(request, body)
+                    .with("location", &address)
+                    .with("dataserviceid", &address)
             }
             _ => Answer::no_content(),
         };
@@ -82,12 +93,21 @@ async fn stored(tenant: &Tenant, table: &TableName, entity: &Entity, written: &W
 fn insert(request: &Request<'_>, body: &[u8]) -> Result<Operation> {
     check_content_type(header(request.headers, "content-type"))?;
     if request.headers.contains_key("if-match") {
-        return Err(Failure::invalid_input("If-Match HTTP header cannot be specified for inserts."));
+        return Err(Failure::invalid_input(
+            "If-Match HTTP header cannot be specified for inserts.",
+        ));
     }
-    let Fields { partition, row, properties } = wire::read_fields(body)?;
+    let Fields {
+        partition,
+        row,
+        properties,
+    } = wire::read_fields(body)?;
     let partition = partition.ok_or_else(|| wire::needs_value("PartitionKey"))?;
     let row = row.ok_or_else(|| wire::needs_value("RowKey"))?;
-    Ok(Operation::Insert(Entity::from_parts(Key::new(partition, row)?, properties)))
+    Ok(Operation::Insert(Entity::from_parts(
+        Key::new(partition, row)?,
+        properties,
+    )))
 }
 
 /// Parses the entity of Update, Merge, Insert Or Replace or Insert Or Merge Entity.
@@ -126,7 +146,10 @@ pub(crate) async fn write(
     body: &[u8],
 ) -> Result<Answer> {
     let write = Write::read(permit, request, resource, body)?;
-    let written = tenant.store.write(&write.table, write.operation.clone()).await;
+    let written = tenant
+        .store
+        .write(&write.table, write.operation.clone())
+        .await;
     let written = written.map_err(|error| permit.failure(error))?;
     Ok(write.answer(tenant, request, &written).await)
 }
@@ -139,7 +162,9 @@ pub(crate) async fn refuse_below_table(
     resource: &Resource,
     body: &[u8],
 ) -> Result<Answer> {
-    let Resource::BelowTable { table, below } = resource else { return Err(Failure::invalid_uri()) };
+    let Resource::BelowTable { table, below } = resource else {
+        return Err(Failure::invalid_uri());
+    };
     let table = request::table(table)?;
     let action = match request.verb {
         Verb::Get => Action::Query,
@@ -150,7 +175,11 @@ pub(crate) async fn refuse_below_table(
     permit.check(action, Some(&table))?;
     if (*below, request.verb) == (Below::Batch, Verb::Post) {
         let message = "None of the provided media types are supported";
-        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MediaTypeNotSupported", message));
+        return Err(Failure::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "MediaTypeNotSupported",
+            message,
+        ));
     }
     tenant.require_table(&table).await?;
     match (below, request.verb) {
@@ -183,8 +212,10 @@ mod tests {
         headers: &[(&'static str, &str)],
         body: &str,
     ) -> Result<Operation, &'static str> {
-        let address = Address::parse("http", "h", &format!("/acc/{path}"), None, |_| false).unwrap();
-        let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        let address =
+            Address::parse("http", "h", &format!("/acc/{path}"), None, |_| false).unwrap();
+        let pair =
+            |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         let headers: HeaderMap = headers.iter().map(pair).collect();
         let answer_memory = AnswerMemory::new(&Limits::default());
         let request = Request {
@@ -207,13 +238,31 @@ mod tests {
         let entity = || Entity::new("p", "r").unwrap().with("A", 1);
         let body = r#"{"PartitionKey":"p","RowKey":"r","A":1}"#;
         let any = [("if-match", "*")];
-        assert_eq!(read(Verb::Post, "abc", &[], body), Ok(Operation::Insert(entity())));
-        assert_eq!(read(Verb::Put, PATH, &[], body), Ok(Operation::InsertOrReplace(entity())));
-        assert_eq!(read(Verb::Put, PATH, &any, body), Ok(Operation::Replace(entity(), IfMatch::Any)));
-        assert_eq!(read(Verb::Merge, PATH, &[], r#"{"A":1}"#), Ok(Operation::InsertOrMerge(entity())));
+        assert_eq!(
+            read(Verb::Post, "abc", &[], body),
+            Ok(Operation::Insert(entity()))
+        );
+        assert_eq!(
+            read(Verb::Put, PATH, &[], body),
+            Ok(Operation::InsertOrReplace(entity()))
+        );
+        assert_eq!(
+            read(Verb::Put, PATH, &any, body),
+            Ok(Operation::Replace(entity(), IfMatch::Any))
+        );
+        assert_eq!(
+            read(Verb::Merge, PATH, &[], r#"{"A":1}"#),
+            Ok(Operation::InsertOrMerge(entity()))
+        );
         let other = r#"{"PartitionKey":"x","RowKey":"y","A":1}"#;
-        assert_eq!(read(Verb::Merge, PATH, &[], other), Ok(Operation::InsertOrMerge(entity())));
-        assert_eq!(read(Verb::Merge, PATH, &any, body), Ok(Operation::Merge(entity(), IfMatch::Any)));
+        assert_eq!(
+            read(Verb::Merge, PATH, &[], other),
+            Ok(Operation::InsertOrMerge(entity()))
+        );
+        assert_eq!(
+            read(Verb::Merge, PATH, &any, body),
+            Ok(Operation::Merge(entity(), IfMatch::Any))
+        );
         let delete = Operation::Delete(entity().key().clone(), IfMatch::Any);
         assert_eq!(read(Verb::Delete, PATH, &any, ""), Ok(delete));
     }
@@ -221,16 +270,46 @@ mod tests {
     #[test]
     fn invalid_requests_have_their_error_codes() {
         for (verb, path, headers, body, code) in [
-            (Verb::Post, "abc", vec![], r#"{"PartitionKey":"p"}"#, "PropertiesNeedValue"),
-            (Verb::Post, "abc", vec![], r#"{"PartitionKey":"a/b","RowKey":""}"#, "OutOfRangeInput"),
+            (
+                Verb::Post,
+                "abc",
+                vec![],
+                r#"{"PartitionKey":"p"}"#,
+                "PropertiesNeedValue",
+            ),
+            (
+                Verb::Post,
+                "abc",
+                vec![],
+                r#"{"PartitionKey":"a/b","RowKey":""}"#,
+                "OutOfRangeInput",
+            ),
             (Verb::Post, "a", vec![], "{}", "OutOfRangeInput"),
             (Verb::Post, "a_b", vec![], "{}", "InvalidResourceName"),
             (Verb::Post, "1bc", vec![], "{}", "InvalidResourceName"),
-            (Verb::Post, "TableServerSettings", vec![], "{}", "TableNotFound"),
+            (
+                Verb::Post,
+                "TableServerSettings",
+                vec![],
+                "{}",
+                "TableNotFound",
+            ),
             (Verb::Post, PATH, vec![], "{}", "MethodNotAllowed"),
             (Verb::Put, "abc", vec![], "{}", "MethodNotAllowed"),
-            (Verb::Put, PATH, vec![("if-none-match", "*")], "{}", "InvalidInput"),
-            (Verb::Put, PATH, vec![("content-type", "application/atom+xml")], "{}", "AtomFormatNotSupported"),
+            (
+                Verb::Put,
+                PATH,
+                vec![("if-none-match", "*")],
+                "{}",
+                "InvalidInput",
+            ),
+            (
+                Verb::Put,
+                PATH,
+                vec![("content-type", "application/atom+xml")],
+                "{}",
+                "AtomFormatNotSupported",
+            ),
             (Verb::Delete, PATH, vec![], "", "MissingRequiredHeader"),
         ] {
             assert_eq!(read(verb, path, &headers, body), Err(code), "{path} {body}");

@@ -39,8 +39,18 @@ pub(crate) enum ErrorFormat {
 }
 
 impl Failure {
-    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), index: None, retry_after: None }
+    pub(crate) fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            index: None,
+            retry_after: None,
+        }
     }
 
     /// Returns the error as that of an operation of a group.
@@ -55,7 +65,11 @@ impl Failure {
     }
 
     pub(crate) fn invalid_xml() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "InvalidXmlDocument",
+            "XML specified is not syntactically valid.",
+        )
     }
 
     pub(crate) fn invalid_uri() -> Self {
@@ -67,13 +81,15 @@ impl Failure {
     }
 
     pub(crate) fn invalid_header(name: &str, reason: &str) -> Self {
-        let message =
-            format!("The value for one of the HTTP headers is not in the correct format: {name}: {reason}");
+        let message = format!(
+            "The value for one of the HTTP headers is not in the correct format: {name}: {reason}"
+        );
         Self::new(StatusCode::BAD_REQUEST, "InvalidHeaderValue", message)
     }
 
     pub(crate) fn missing_header(name: &str) -> Self {
-        let message = format!("An HTTP header that's mandatory for this request is not specified: {name}.");
+        let message =
+            format!("An HTTP header that's mandatory for this request is not specified: {name}.");
         Self::new(StatusCode::BAD_REQUEST, "MissingRequiredHeader", message)
     }
 
@@ -81,7 +97,11 @@ impl Failure {
         let message = format!(
             "Value for one of the query parameters specified in the request URI is invalid: {name}: {reason}"
         );
-        Self::new(StatusCode::BAD_REQUEST, "InvalidQueryParameterValue", message)
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "InvalidQueryParameterValue",
+            message,
+        )
     }
 
     pub(crate) fn method_not_allowed() -> Self {
@@ -93,17 +113,26 @@ impl Failure {
     }
 
     pub(crate) fn not_implemented(what: &str) -> Self {
-        let message =
-            format!("The requested operation is not implemented on the specified resource: {what}.");
+        let message = format!(
+            "The requested operation is not implemented on the specified resource: {what}."
+        );
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
     pub(crate) fn table_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "TableNotFound", "The table specified does not exist.")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "TableNotFound",
+            "The table specified does not exist.",
+        )
     }
 
     pub(crate) fn resource_not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "ResourceNotFound", "The specified resource does not exist.")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "ResourceNotFound",
+            "The specified resource does not exist.",
+        )
     }
 
     pub(crate) fn unauthenticated(reason: &str) -> Self {
@@ -115,7 +144,8 @@ impl Failure {
     }
 
     pub(crate) fn unauthorized(code: &'static str, reason: &str) -> Self {
-        let message = format!("This request is not authorized to perform this operation: {reason}.");
+        let message =
+            format!("This request is not authorized to perform this operation: {reason}.");
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
@@ -123,9 +153,15 @@ impl Failure {
     fn invalid_table_name(name: &str) -> Self {
         // Assumed: the length comes first, as in Azurite.
         let (code, message) = if (3..=63).contains(&name.len()) {
-            ("InvalidResourceName", "The specifed resource name contains invalid characters.")
+            (
+                "InvalidResourceName",
+                "The specifed resource name contains invalid characters.",
+            )
         } else {
-            ("OutOfRangeInput", "The specified resource name length is not within the permissible limits.")
+            (
+                "OutOfRangeInput",
+                "The specified resource name length is not within the permissible limits.",
+            )
         };
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
@@ -134,12 +170,20 @@ impl Failure {
         let message = format!(
             "The request body is too large and exceeds the maximum permissible limit of {limit} bytes."
         );
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge", message)
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestBodyTooLarge",
+            message,
+        )
     }
 
     pub(crate) fn busy(retry_after: Option<Duration>) -> Self {
-        let message = "The server is currently unable to receive requests. Please retry your request.";
-        Self { retry_after, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message) }
+        let message =
+            "The server is currently unable to receive requests. Please retry your request.";
+        Self {
+            retry_after,
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
+        }
     }
 
     /// An error of the store. Its cause is logged and not sent to the client.
@@ -152,14 +196,23 @@ impl Failure {
 
     fn timed_out() -> Self {
         let message = "The operation could not be completed within the permitted time.";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "OperationTimedOut", message)
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "OperationTimedOut",
+            message,
+        )
     }
 
     /// Returns the response to a request that was refused as a whole.
     pub(crate) fn into_answer(self, format: ErrorFormat, request: &str) -> Answer {
         let message = without_signatures(&self.message);
-        let message = format!("{message}\nRequestId:{request}\nTime:{}", table_core::model::Ticks::now());
-        let message = self.index.map_or(message.clone(), |index| format!("{index}:{message}"));
+        let message = format!(
+            "{message}\nRequestId:{request}\nTime:{}",
+            table_core::model::Ticks::now()
+        );
+        let message = self
+            .index
+            .map_or(message.clone(), |index| format!("{index}:{message}"));
         let answer = Answer::new(self.status).with("x-ms-error-code", self.code);
         let answer = match self.retry_after {
             Some(after) => answer.with("retry-after", after.as_secs().max(1).to_string()),
@@ -198,14 +251,17 @@ pub(crate) fn without_signatures(text: &str) -> String {
 fn first_signature(text: &str) -> Option<(usize, usize)> {
     // Lower case of ASCII keeps the positions.
     let lower = text.to_ascii_lowercase();
-    let found =
-        ["sig=", "sig%3d", "sig%253d"].into_iter().filter_map(|name| Some((lower.find(name)?, name.len())));
+    let found = ["sig=", "sig%3d", "sig%253d"]
+        .into_iter()
+        .filter_map(|name| Some((lower.find(name)?, name.len())));
     found.min()
 }
 
 fn json(code: &str, message: &str) -> Vec<u8> {
     let message = serde_json::json!({ "lang": "en-US", "value": message });
-    serde_json::json!({ "odata.error": { "code": code, "message": message } }).to_string().into_bytes()
+    serde_json::json!({ "odata.error": { "code": code, "message": message } })
+        .to_string()
+        .into_bytes()
 }
 
 fn xml(code: &str, message: &str) -> Vec<u8> {
@@ -221,7 +277,9 @@ fn escaped(text: &str) -> String {
     // Omits characters that no document may contain: <https://www.w3.org/TR/xml/#charsets>.
     let legal = |c: &char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..);
     let text: String = text.chars().filter(legal).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// Converts an error of the store to a response.
@@ -231,7 +289,12 @@ impl From<Error> for Failure {
         // meet their own first write. Clients treat status 500 as unknown.
         match error.outcome() {
             Outcome::NotApplied => {}
-            Outcome::Ambiguous => return Self { index: error.failed_index(), ..Self::timed_out() },
+            Outcome::Ambiguous => {
+                return Self {
+                    index: error.failed_index(),
+                    ..Self::timed_out()
+                };
+            }
             Outcome::Applied => return Self::internal(&error),
         }
         let text = error.to_string();
@@ -251,13 +314,15 @@ impl Failure {
             ErrorKind::TableAlreadyExists { .. } => {
                 conflict("TableAlreadyExists", "The table specified already exists.")
             }
-            ErrorKind::TableBeingDeleted { .. } => {
-                conflict("TableBeingDeleted", "The specified table is being deleted. Try operation later.")
-            }
+            ErrorKind::TableBeingDeleted { .. } => conflict(
+                "TableBeingDeleted",
+                "The specified table is being deleted. Try operation later.",
+            ),
             ErrorKind::EntityNotFound { .. } => Self::resource_not_found(),
-            ErrorKind::EntityAlreadyExists { .. } => {
-                conflict("EntityAlreadyExists", "The specified entity already exists.")
-            }
+            ErrorKind::EntityAlreadyExists { .. } => conflict(
+                "EntityAlreadyExists",
+                "The specified entity already exists.",
+            ),
             ErrorKind::PreconditionFailed { .. } => Self::new(
                 StatusCode::PRECONDITION_FAILED,
                 "UpdateConditionNotSatisfied",
@@ -265,7 +330,11 @@ impl Failure {
             ),
             ErrorKind::LimitExceeded { kind, allowed, .. } => Self::limit(*kind, *allowed, text),
             ErrorKind::InvalidKey { .. } => bad("OutOfRangeInput"),
-            ErrorKind::InvalidName { kind: "table name", text, .. } => Self::invalid_table_name(text),
+            ErrorKind::InvalidName {
+                kind: "table name",
+                text,
+                ..
+            } => Self::invalid_table_name(text),
             ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
             ErrorKind::InvalidValue { .. } => bad("OutOfRangeInput"),
             ErrorKind::InvalidFilter { .. }
@@ -279,7 +348,10 @@ impl Failure {
             ErrorKind::Timeout { .. } => Self::timed_out(),
             ErrorKind::Unsupported { .. } => Self::not_implemented(&text),
             // A row of the client's table is damaged: the client can repair or delete it, if the message names it.
-            ErrorKind::Decode(_) => Self { message: text.clone().into(), ..Self::internal(&text) },
+            ErrorKind::Decode(_) => Self {
+                message: text.clone().into(),
+                ..Self::internal(&text)
+            },
             _ => Self::internal(&text),
         }
     }
@@ -314,24 +386,47 @@ mod tests {
     #[test]
     fn store_errors_have_the_documented_codes() {
         let (table, key) = (|| "T".to_owned(), || "('p', 'r')".to_owned());
-        assert_eq!(of(ErrorKind::TableNotFound { table: table() }), (404, "TableNotFound"));
-        assert_eq!(of(ErrorKind::TableBeingDeleted { table: table() }), (409, "TableBeingDeleted"));
-        let missing = ErrorKind::EntityNotFound { table: table(), key: key() };
+        assert_eq!(
+            of(ErrorKind::TableNotFound { table: table() }),
+            (404, "TableNotFound")
+        );
+        assert_eq!(
+            of(ErrorKind::TableBeingDeleted { table: table() }),
+            (409, "TableBeingDeleted")
+        );
+        let missing = ErrorKind::EntityNotFound {
+            table: table(),
+            key: key(),
+        };
         assert_eq!(of(missing), (404, "ResourceNotFound"));
-        let there = ErrorKind::EntityAlreadyExists { table: table(), key: key() };
+        let there = ErrorKind::EntityAlreadyExists {
+            table: table(),
+            key: key(),
+        };
         assert_eq!(of(there), (409, "EntityAlreadyExists"));
-        let changed = ErrorKind::PreconditionFailed { table: table(), key: key() };
+        let changed = ErrorKind::PreconditionFailed {
+            table: table(),
+            key: key(),
+        };
         assert_eq!(of(changed), (412, "UpdateConditionNotSatisfied"));
         for (kind, expected) in [
             (LimitKind::PropertyCount, (400, "TooManyProperties")),
             (LimitKind::EntitySize, (400, "EntityTooLarge")),
             (LimitKind::PropertyNameLength, (400, "PropertyNameTooLong")),
-            (LimitKind::PropertyValueLength, (400, "PropertyValueTooLarge")),
+            (
+                LimitKind::PropertyValueLength,
+                (400, "PropertyValueTooLarge"),
+            ),
             (LimitKind::KeyLength, (400, "PropertyValueTooLarge")),
             (LimitKind::RequestSize, (413, "RequestBodyTooLarge")),
             (LimitKind::FilterSize, (400, "InvalidInput")),
         ] {
-            let limit = ErrorKind::LimitExceeded { kind, quantity: "x".to_owned(), allowed: 1, actual: 2 };
+            let limit = ErrorKind::LimitExceeded {
+                kind,
+                quantity: "x".to_owned(),
+                allowed: 1,
+                actual: 2,
+            };
             assert_eq!(of(limit), expected);
         }
         let damaged = Error::decode(
@@ -342,14 +437,23 @@ mod tests {
             "nothing",
         );
         let failure = Failure::from(damaged);
-        assert_eq!((failure.status.as_u16(), failure.code), (500, "InternalError"));
+        assert_eq!(
+            (failure.status.as_u16(), failure.code),
+            (500, "InternalError")
+        );
         assert!(
             failure.message.contains("('p', 'r')") && failure.message.contains("'Format'"),
             "{}",
             failure.message
         );
-        assert_eq!(of(ErrorKind::Throttled { retry_after: None }), (503, "ServerBusy"));
-        assert_eq!(of(ErrorKind::Storage("secret path".to_owned())), (500, "InternalError"));
+        assert_eq!(
+            of(ErrorKind::Throttled { retry_after: None }),
+            (503, "ServerBusy")
+        );
+        assert_eq!(
+            of(ErrorKind::Storage("secret path".to_owned())),
+            (500, "InternalError")
+        );
     }
 
     /// In Azure Cosmos DB, a RowKey and the name of a property have the same limit, and so have an entity and a group.
@@ -358,9 +462,15 @@ mod tests {
         let profile = ServiceProfile::COSMOS_TABLE;
         let refused = |checked: table_core::Result<()>| Failure::from(checked.unwrap_err()).code;
         let long_key = Operation::Insert(Entity::new("p", "r".repeat(256)).unwrap());
-        assert_eq!(refused(check_operation(&profile, &long_key)), "PropertyValueTooLarge");
+        assert_eq!(
+            refused(check_operation(&profile, &long_key)),
+            "PropertyValueTooLarge"
+        );
         let long_name = Operation::Insert(Entity::new("p", "r").unwrap().with(&"n".repeat(256), 1));
-        assert_eq!(refused(check_operation(&profile, &long_name)), "PropertyNameTooLong");
+        assert_eq!(
+            refused(check_operation(&profile, &long_name)),
+            "PropertyNameTooLong"
+        );
 
         let value = "v".repeat(30_000);
         let entity = |row: &str, properties: u32| {
@@ -368,17 +478,27 @@ mod tests {
             (0..properties).fold(entity, |entity, n| entity.with(&format!("P{n}"), &*value))
         };
         let large_entity = Operation::Insert(entity("r", 40));
-        assert_eq!(refused(check_operation(&profile, &large_entity)), "EntityTooLarge");
-        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), &ServiceProfile::SERVED);
+        assert_eq!(
+            refused(check_operation(&profile, &large_entity)),
+            "EntityTooLarge"
+        );
+        let mut group =
+            GroupTransaction::new(PartitionKey::new("p").unwrap(), &ServiceProfile::SERVED);
         for row in ["1", "2", "3", "4"] {
             group.push(Operation::Insert(entity(row, 20))).unwrap();
         }
-        assert_eq!(refused(check_group(&profile, &group)), "RequestBodyTooLarge");
+        assert_eq!(
+            refused(check_group(&profile, &group)),
+            "RequestBodyTooLarge"
+        );
     }
 
     #[test]
     fn an_unknown_outcome_is_never_reported_as_refused() {
-        let gone = ErrorKind::EntityNotFound { table: "T".to_owned(), key: String::new() };
+        let gone = ErrorKind::EntityNotFound {
+            table: "T".to_owned(),
+            key: String::new(),
+        };
         for kind in [gone, ErrorKind::Throttled { retry_after: None }] {
             let failure = Failure::from(Error::new(kind.clone()).with_outcome(Outcome::Ambiguous));
             assert_eq!(failure.status.as_u16(), 500);
@@ -394,8 +514,14 @@ mod tests {
         for (text, expected) in [
             ("a filter", "a filter"),
             ("", ""),
-            ("'x?sv=1&sig=aB%2B/+=&se=2' é", "'x?sv=1&sig=(removed)&se=2' é"),
-            ("SIG=a sig%3Db \"sig%253Dc%3D\"", "SIG=(removed) sig%3D(removed) \"sig%253D(removed)\""),
+            (
+                "'x?sv=1&sig=aB%2B/+=&se=2' é",
+                "'x?sv=1&sig=(removed)&se=2' é",
+            ),
+            (
+                "SIG=a sig%3Db \"sig%253Dc%3D\"",
+                "SIG=(removed) sig%3D(removed) \"sig%253D(removed)\"",
+            ),
             ("sig=", "sig=(removed)"),
         ] {
             assert_eq!(without_signatures(text), expected);
@@ -409,10 +535,16 @@ mod tests {
         let read: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
         assert_eq!(read["odata.error"]["code"], "InvalidInput");
         let message = read["odata.error"]["message"]["value"].as_str().unwrap();
-        assert!(message.starts_with("3:a <b> & \"c\"\nRequestId:id\nTime:2"), "{message}");
+        assert!(
+            message.starts_with("3:a <b> & \"c\"\nRequestId:id\nTime:2"),
+            "{message}"
+        );
         let xml = failure().into_answer(ErrorFormat::Xml, "id");
         let text = String::from_utf8(xml.body.to_vec()).unwrap();
-        assert!(text.contains("<Code>InvalidInput</Code><Message>3:a &lt;b&gt; &amp; "), "{text}");
+        assert!(
+            text.contains("<Code>InvalidInput</Code><Message>3:a &lt;b&gt; &amp; "),
+            "{text}"
+        );
         assert_eq!(xml.headers["x-ms-error-code"], "InvalidInput");
     }
 }

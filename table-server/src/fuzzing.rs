@@ -23,7 +23,10 @@ use crate::{authorize, multipart};
 #[derive(Clone, Debug)]
 pub struct Target(Arc<Service>);
 
-const PEER: Peer = Peer { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), secure: false };
+const PEER: Peer = Peer {
+    ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    secure: false,
+};
 
 impl Target {
     /// Starts with an empty table.
@@ -33,8 +36,16 @@ impl Target {
             store.create_table(&table()).await.expect("a new table");
             let mut tenants = Tenants::default();
             tenants.add(Account::emulator(), Arc::new(store));
-            let addresses = OptionalAddresses { metrics: true, explorer: true };
-            Self(Arc::new(Service::new(tenants, &Limits::default(), addresses, None)))
+            let addresses = OptionalAddresses {
+                metrics: true,
+                explorer: true,
+            };
+            Self(Arc::new(Service::new(
+                tenants,
+                &Limits::default(),
+                addresses,
+                None,
+            )))
         }
     }
 
@@ -51,7 +62,11 @@ impl Target {
 
     /// Answers a request of the account's owner, without its authorization. Returns status and body; `None` if `head` is no request line with
     /// headers.
-    pub fn request(&self, head: &str, body: &[u8]) -> impl Future<Output = Option<(u16, Vec<u8>)>> + Send {
+    pub fn request(
+        &self,
+        head: &str,
+        body: &[u8],
+    ) -> impl Future<Output = Option<(u16, Vec<u8>)>> + Send {
         let (head, body, service) = (head_of(head), body.to_vec(), Arc::clone(&self.0));
         async move {
             let (head, ()) = head?.into_parts();
@@ -69,7 +84,9 @@ fn table() -> TableName {
 fn head_of(text: &str) -> Option<Request<()>> {
     let mut lines = text.lines();
     let (method, path) = lines.next()?.split_once(' ')?;
-    let mut request = Request::builder().method(method).uri(format!("/{EMULATOR_ACCOUNT}/{path}"));
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("/{EMULATOR_ACCOUNT}/{path}"));
     request = request.header("host", "127.0.0.1:10002");
     for line in lines.take(50) {
         let (name, value) = line.split_once(':')?;
@@ -92,7 +109,12 @@ pub fn entity(json: &[u8]) -> Option<Vec<u8>> {
     let key = table_core::model::Key::new(fields.partition?, fields.row?).ok()?;
     let entity = table_core::model::Entity::from_parts(key, fields.properties);
     let root = "http://127.0.0.1:10002/devstoreaccount1/";
-    let format = JsonFormat { level: Metadata::Full, account: EMULATOR_ACCOUNT, root, select: None };
+    let format = JsonFormat {
+        level: Metadata::Full,
+        account: EMULATOR_ACCOUNT,
+        root,
+        select: None,
+    };
     Some(entity_document(format, &table(), &entity, None))
 }
 

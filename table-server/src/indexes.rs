@@ -28,10 +28,18 @@ impl Indexes {
         let mut options = IndexOptions::default();
         if store.local_writers().is_some() {
             // Recovery waits for the longest lease: seconds are enough for a store of this process, also on a slow disk.
-            options.timing = Timing::new(Duration::from_secs(12), Duration::from_secs(3), Duration::ZERO)?;
+            options.timing = Timing::new(
+                Duration::from_secs(12),
+                Duration::from_secs(3),
+                Duration::ZERO,
+            )?;
             options.cache = Duration::from_secs(1);
         }
-        Ok(Self { store, options, tables: Mutex::default() })
+        Ok(Self {
+            store,
+            options,
+            tables: Mutex::default(),
+        })
     }
 
     async fn open(&self, table: &TableName) -> Result<IndexedEntities> {
@@ -40,7 +48,12 @@ impl Indexes {
         // Requests that come during the opening wait for it. After a failure the next request opens the table
         // again, because the cell stays empty.
         let opened = slot.get_or_try_init(|| {
-            IndexedEntities::open(Arc::clone(&self.store), table.clone(), Vec::new(), self.options.clone())
+            IndexedEntities::open(
+                Arc::clone(&self.store),
+                table.clone(),
+                Vec::new(),
+                self.options.clone(),
+            )
         });
         opened.await.cloned()
     }
@@ -85,14 +98,20 @@ impl Maintainer for Indexes {
     }
 
     fn forget(&self, table: &TableName) {
-        self.tables().remove(&self.store.profile().table_identity(table));
+        self.tables()
+            .remove(&self.store.profile().table_identity(table));
     }
 }
 
 /// Returns the error of a unique value that is taken as the error of the operation that wanted the value.
 fn of_operation(operations: &[Operation], error: Error) -> Error {
-    let ErrorKind::UniqueViolation { wanted_by, .. } = error.kind() else { return error };
-    match operations.iter().position(|operation| operation.key().to_string() == *wanted_by) {
+    let ErrorKind::UniqueViolation { wanted_by, .. } = error.kind() else {
+        return error;
+    };
+    match operations
+        .iter()
+        .position(|operation| operation.key().to_string() == *wanted_by)
+    {
         Some(index) => group_error(operations, index, error),
         None => error,
     }
@@ -107,7 +126,9 @@ fn results(mut written: Vec<Written>, operations: usize) -> Vec<Written> {
 /// Returns the first insert whose entity exists. 1 request for each insert, after a conflict.
 async fn existing(indexed: &IndexedEntities, operations: &[Operation]) -> Result<Option<usize>> {
     for (index, operation) in operations.iter().enumerate() {
-        if matches!(operation, Operation::Insert(_)) && indexed.get(operation.key()).await?.is_some() {
+        if matches!(operation, Operation::Insert(_))
+            && indexed.get(operation.key()).await?.is_some()
+        {
             return Ok(Some(index));
         }
     }
@@ -115,7 +136,11 @@ async fn existing(indexed: &IndexedEntities, operations: &[Operation]) -> Result
 }
 
 /// Reads the entities and describes the operations as changes of them.
-async fn changes(indexed: &IndexedEntities, operations: &[Operation], check: &Check) -> Result<Vec<Change>> {
+async fn changes(
+    indexed: &IndexedEntities,
+    operations: &[Operation],
+    check: &Check,
+) -> Result<Vec<Change>> {
     let old = operations.iter().map(|operation| read(indexed, operation));
     let old = try_join_all(old).await?;
     let described = operations.iter().zip(old).enumerate();
@@ -131,11 +156,19 @@ async fn changes(indexed: &IndexedEntities, operations: &[Operation], check: &Ch
 async fn read(indexed: &IndexedEntities, operation: &Operation) -> Result<Option<Entity>> {
     match operation {
         Operation::Insert(_) => Ok(None),
-        other => Ok(indexed.get(other.key()).await?.map(|stored| stored.into_inner())),
+        other => Ok(indexed
+            .get(other.key())
+            .await?
+            .map(|stored| stored.into_inner())),
     }
 }
 
-fn change(table: &TableName, operation: &Operation, old: Option<Entity>, check: &Check) -> Result<Change> {
+fn change(
+    table: &TableName,
+    operation: &Operation,
+    old: Option<Entity>,
+    check: &Check,
+) -> Result<Change> {
     if old.as_ref().is_some_and(Entity::is_index_entry) {
         return Err(Error::invalid_request(format!(
             "the row {} of the table '{table}' is an index entry: write its entity, and the entry follows",
@@ -172,7 +205,9 @@ fn change(table: &TableName, operation: &Operation, old: Option<Entity>, check: 
         ) => Some(new.clone()),
     };
     // Both sides: a write may give an entity a layout, or remove one, that only a program with the type can write.
-    old.iter().chain(&new).try_for_each(|entity| check(entity))?;
+    old.iter()
+        .chain(&new)
+        .try_for_each(|entity| check(entity))?;
     match (old, new) {
         (None, Some(new)) => Ok(Change::insert(new)),
         (Some(old), Some(new)) => Ok(Change::replace(old, new)),

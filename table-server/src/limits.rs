@@ -96,7 +96,10 @@ pub(crate) struct Upload<B> {
 
 impl<B> Upload<B> {
     pub(crate) const fn new(body: B) -> Self {
-        Self { body, is_abandoned: false }
+        Self {
+            body,
+            is_abandoned: false,
+        }
     }
 
     /// Returns the length that the client has declared; 0 if it has declared none.
@@ -111,7 +114,11 @@ impl<B> Upload<B> {
 impl BodyMemory {
     pub(crate) fn new(limits: &Limits) -> Self {
         let bytes = limits.body_memory.min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(bytes)), bytes: limits.body_bytes, time: limits.body_time }
+        Self {
+            free: Arc::new(Semaphore::new(bytes)),
+            bytes: limits.body_bytes,
+            time: limits.body_time,
+        }
     }
 
     /// Reads a complete body.
@@ -143,9 +150,12 @@ impl BodyMemory {
             return Err(Failure::body_too_large(self.bytes));
         }
         while let Some(frame) = upload.body.frame().await {
-            let frame =
-                frame.map_err(|e| Failure::invalid_input(format!("The request body is incomplete: {e}.")))?;
-            let Ok(data) = frame.into_data() else { continue };
+            let frame = frame.map_err(|e| {
+                Failure::invalid_input(format!("The request body is incomplete: {e}."))
+            })?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
             total += data.remaining();
             if total <= self.bytes {
                 self.keep(&mut received, &data)?;
@@ -157,7 +167,11 @@ impl BodyMemory {
                 received = Received::default();
             }
         }
-        if total > self.bytes { Err(Failure::body_too_large(self.bytes)) } else { Ok(received) }
+        if total > self.bytes {
+            Err(Failure::body_too_large(self.bytes))
+        } else {
+            Ok(received)
+        }
     }
 
     /// Reads and discards what the answer did not need of a body, within bounds. Returns whether all of it has arrived, so that the connection
@@ -178,7 +192,9 @@ impl BodyMemory {
         let all = async {
             let mut total = 0;
             while let Some(frame) = body.frame().await {
-                total += frame.ok().map(|frame| frame.data_ref().map_or(0, Buf::remaining))?;
+                total += frame
+                    .ok()
+                    .map(|frame| frame.data_ref().map_or(0, Buf::remaining))?;
                 if total > bound {
                     return None;
                 }
@@ -219,7 +235,10 @@ pub(crate) struct AnswerMemory {
 impl AnswerMemory {
     pub(crate) fn new(limits: &Limits) -> Self {
         let bytes = limits.answer_memory.min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(bytes)), bytes }
+        Self {
+            free: Arc::new(Semaphore::new(bytes)),
+            bytes,
+        }
     }
 
     /// Waits for the memory of a page. It is reserved before the page is read, because a page that waits is in
@@ -251,12 +270,18 @@ impl AnswerMemory {
 
     /// Reserves the memory of an answer that is built already; `None` if the answer is not counted.
     pub(crate) fn reserve(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>> {
-        if length <= UNCOUNTED_BYTES { Ok(None) } else { self.acquire(length).map(Some) }
+        if length <= UNCOUNTED_BYTES {
+            Ok(None)
+        } else {
+            self.acquire(length).map(Some)
+        }
     }
 
     fn acquire(&self, length: usize) -> Result<OwnedSemaphorePermit> {
         let length = u32::try_from(length).map_err(|_| busy())?;
-        Arc::clone(&self.free).try_acquire_many_owned(length).map_err(|_| busy())
+        Arc::clone(&self.free)
+            .try_acquire_many_owned(length)
+            .map_err(|_| busy())
     }
 }
 
@@ -272,12 +297,19 @@ mod tests {
     use super::*;
 
     fn bodies(bytes: usize, memory: usize) -> BodyMemory {
-        BodyMemory::new(&Limits { body_bytes: bytes, body_memory: memory, ..Limits::default() })
+        BodyMemory::new(&Limits {
+            body_bytes: bytes,
+            body_memory: memory,
+            ..Limits::default()
+        })
     }
 
     async fn code(bodies: &BodyMemory, length: usize) -> Result<usize, &'static str> {
-        let read = bodies.read(&mut Upload::new(Full::new(Bytes::from(vec![b'x'; length])))).await;
-        read.map(|received| received.bytes.len()).map_err(|failure| failure.code)
+        let read = bodies
+            .read(&mut Upload::new(Full::new(Bytes::from(vec![b'x'; length]))))
+            .await;
+        read.map(|received| received.bytes.len())
+            .map_err(|failure| failure.code)
     }
 
     #[tokio::test]
@@ -285,9 +317,16 @@ mod tests {
         let bodies = bodies(100, 150);
         assert_eq!(code(&bodies, 100).await, Ok(100));
         for length in [101, 400, 401, 100_000] {
-            assert_eq!(code(&bodies, length).await, Err("RequestBodyTooLarge"), "{length}");
+            assert_eq!(
+                code(&bodies, length).await,
+                Err("RequestBodyTooLarge"),
+                "{length}"
+            );
         }
-        let first = bodies.read(&mut Upload::new(Full::new(Bytes::from(vec![b'x'; 100])))).await.unwrap();
+        let first = bodies
+            .read(&mut Upload::new(Full::new(Bytes::from(vec![b'x'; 100]))))
+            .await
+            .unwrap();
         assert_eq!(code(&bodies, 51).await, Err("ServerBusy"));
         drop(first);
         assert_eq!(code(&bodies, 51).await, Ok(51));
@@ -311,18 +350,33 @@ mod tests {
         let bodies = bodies(100, 100);
         let upload = |length: usize| Upload::new(Full::new(Bytes::from(vec![b'x'; length])));
         for (length, expected) in [(0, true), (400, true), (401, false)] {
-            assert_eq!(bodies.discard(&mut upload(length), false).await, expected, "{length}");
+            assert_eq!(
+                bodies.discard(&mut upload(length), false).await,
+                expected,
+                "{length}"
+            );
         }
-        assert!(bodies.discard(&mut upload(0), true).await && !bodies.discard(&mut upload(1), true).await);
+        assert!(
+            bodies.discard(&mut upload(0), true).await
+                && !bodies.discard(&mut upload(1), true).await
+        );
         let chunks = |count: usize| {
             let chunk = || Ok::<_, std::io::Error>(Frame::data(Bytes::from(vec![b'x'; 100])));
-            Upload::new(StreamBody::new(futures_util::stream::iter((0..count).map(move |_| chunk()))))
+            Upload::new(StreamBody::new(futures_util::stream::iter(
+                (0..count).map(move |_| chunk()),
+            )))
         };
-        assert!(bodies.discard(&mut chunks(4), false).await && !bodies.discard(&mut chunks(5), false).await);
+        assert!(
+            bodies.discard(&mut chunks(4), false).await
+                && !bodies.discard(&mut chunks(5), false).await
+        );
     }
 
     fn answers(answer_memory: usize) -> AnswerMemory {
-        AnswerMemory::new(&Limits { answer_memory, ..Limits::default() })
+        AnswerMemory::new(&Limits {
+            answer_memory,
+            ..Limits::default()
+        })
     }
 
     const PAGE: usize = limits::PAGE_BYTES;
@@ -330,7 +384,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn queries_wait_for_unread_answers_and_are_refused_after_a_time() {
         let memory = answers(2 * PAGE);
-        let first = memory.resize(memory.reserve_page().await.unwrap(), PAGE + 5).unwrap();
+        let first = memory
+            .resize(memory.reserve_page().await.unwrap(), PAGE + 5)
+            .unwrap();
         assert_eq!(memory.reserve_page().await.unwrap_err().code, "ServerBusy");
         let waits = async { memory.reserve_page().await.map(drop) };
         let reads = async {
@@ -345,10 +401,15 @@ mod tests {
     #[tokio::test]
     async fn a_reservation_shrinks_to_its_answer() {
         let memory = answers(2 * PAGE);
-        let small = memory.resize(memory.reserve_page().await.unwrap(), 7).unwrap();
+        let small = memory
+            .resize(memory.reserve_page().await.unwrap(), 7)
+            .unwrap();
         assert_eq!(memory.free.available_permits(), 2 * PAGE - 7);
         let page = memory.reserve_page().await.unwrap();
-        assert_eq!(memory.resize(page, 2 * PAGE - 6).unwrap_err().code, "ServerBusy");
+        assert_eq!(
+            memory.resize(page, 2 * PAGE - 6).unwrap_err().code,
+            "ServerBusy"
+        );
         drop(small);
         assert_eq!(memory.free.available_permits(), 2 * PAGE);
         assert!(

@@ -34,25 +34,39 @@ const MAX_HEADERS: usize = 64;
 
 /// Parses a group.
 pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
-    let boundary = boundary(content_type).ok_or_else(|| malformed("its content type has no boundary"))?;
+    let boundary =
+        boundary(content_type).ok_or_else(|| malformed("its content type has no boundary"))?;
     let mut parts = parts(body, boundary, Ending::Lenient)?.into_iter();
     let first = parts.next().ok_or_else(|| malformed("it has no parts"))?;
     if parts.next().is_some() {
-        return Err(malformed("it has more than one change set, or a query together with changes"));
+        return Err(malformed(
+            "it has more than one change set, or a query together with changes",
+        ));
     }
     let (headers, content) = head(first)?;
-    let content_type =
-        headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+    let content_type = headers
+        .get("content-type")
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
     if !is_mixed(&content_type) {
         return Ok(Group::Read(part(first)?));
     }
-    let inner = self::boundary(&content_type).ok_or_else(|| malformed("its change set has no boundary"))?;
+    let inner =
+        self::boundary(&content_type).ok_or_else(|| malformed("its change set has no boundary"))?;
     let changes = self::parts(content, inner, Ending::Strict)?;
-    changes.into_iter().map(part).collect::<Result<_>>().map(Group::Changes)
+    changes
+        .into_iter()
+        .map(part)
+        .collect::<Result<_>>()
+        .map(Group::Changes)
 }
 
 fn is_mixed(content_type: &str) -> bool {
-    content_type.trim_start().get(..15).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/mixed"))
+    content_type
+        .trim_start()
+        .get(..15)
+        .is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/mixed"))
 }
 
 /// Returns the boundary that a content type declares.
@@ -60,10 +74,14 @@ fn boundary(content_type: &str) -> Option<&str> {
     if !is_mixed(content_type) {
         return None;
     }
-    let mut parameters = content_type.split(';').filter_map(|parameter| parameter.split_once('='));
+    let mut parameters = content_type
+        .split(';')
+        .filter_map(|parameter| parameter.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;
     let value = value.trim().trim_matches('"');
-    (1..=MAX_BOUNDARY_BYTES).contains(&value.len()).then_some(value)
+    (1..=MAX_BOUNDARY_BYTES)
+        .contains(&value.len())
+        .then_some(value)
 }
 
 /// How the last delimiter of a sequence of parts may be written.
@@ -99,7 +117,11 @@ fn parts<'a>(text: &'a str, boundary: &str, ending: Ending) -> Result<Vec<&'a st
         at = next;
     }
     let has_end = start.is_some_and(|start| text[start..].trim().is_empty()) && !found.is_empty();
-    if ending == Ending::Lenient && has_end { Ok(found) } else { Err(malformed("the body is truncated")) }
+    if ending == Ending::Lenient && has_end {
+        Ok(found)
+    } else {
+        Err(malformed("the body is truncated"))
+    }
 }
 
 /// A line that separates the parts.
@@ -135,10 +157,14 @@ fn head(text: &str) -> Result<(HeaderMap, &str)> {
         if line.is_empty() {
             return Ok((headers, &text[at..]));
         }
-        let (name, value) = line.split_once(':').ok_or_else(|| malformed("a header has no colon"))?;
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| malformed("a header has no colon"))?;
         let name = HeaderName::from_bytes(name.trim().as_bytes());
         let value = HeaderValue::from_bytes(value.trim().as_bytes());
-        let (Ok(name), Ok(value)) = (name, value) else { return Err(malformed("a header is malformed")) };
+        let (Ok(name), Ok(value)) = (name, value) else {
+            return Err(malformed("a header is malformed"));
+        };
         // hyper bounds the headers of a request; the headers of parts are inside its body, so they need a bound of their own.
         if headers.len() == MAX_HEADERS {
             return Err(malformed("a part has too many headers"));
@@ -160,13 +186,23 @@ fn part(text: &str) -> Result<Part<'_>> {
     else {
         return Err(malformed("a part has no request line"));
     };
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("a part has no method"))?;
+    let method =
+        Method::from_bytes(method.as_bytes()).map_err(|_| malformed("a part has no method"))?;
     if !version.starts_with("HTTP/") {
         return Err(malformed("a part's request line has no version"));
     }
     let (headers, body) = head(rest)?;
-    let content_id = headers.get("content-id").or_else(|| outer.get("content-id")).cloned();
-    Ok(Part { method, address, headers, body: body.trim(), content_id })
+    let content_id = headers
+        .get("content-id")
+        .or_else(|| outer.get("content-id"))
+        .cloned();
+    Ok(Part {
+        method,
+        address,
+        headers,
+        body: body.trim(),
+        content_id,
+    })
 }
 
 pub(crate) fn malformed(reason: &str) -> Failure {
@@ -189,9 +225,12 @@ mod tests {
     }
 
     fn group(line_end: &str, parts: &[&str]) -> String {
-        let mut text = "--batch_1\nContent-Type: multipart/mixed; boundary=\"set_1\"\n\n".to_owned();
+        let mut text =
+            "--batch_1\nContent-Type: multipart/mixed; boundary=\"set_1\"\n\n".to_owned();
         for part in parts {
-            text.push_str("--set_1\nContent-Type: application/http\nContent-Transfer-Encoding: binary\n\n");
+            text.push_str(
+                "--set_1\nContent-Type: application/http\nContent-Transfer-Encoding: binary\n\n",
+            );
             text.push_str(part);
             text.push('\n');
         }
@@ -220,8 +259,7 @@ mod tests {
 
     #[test]
     fn a_single_query_is_a_valid_group() {
-        let text =
-            "--batch_1\r\nContent-Type: application/http\r\n\r\nGET /acc/T() HTTP/1.1\r\n\r\n\r\n--batch_1--";
+        let text = "--batch_1\r\nContent-Type: application/http\r\n\r\nGET /acc/T() HTTP/1.1\r\n\r\n\r\n--batch_1--";
         assert!(matches!(read(OUTER, text), Ok(Group::Read(part)) if part.address == "/acc/T()"));
     }
 
@@ -234,7 +272,8 @@ mod tests {
                 assert_eq!(changes(&format!("{whole}{end}")).len(), 2, "{end:?}");
             }
         }
-        let read_ = "--batch_1\nContent-Type: application/http\n\nGET /acc/T() HTTP/1.1\n\n\n--batch_1\n";
+        let read_ =
+            "--batch_1\nContent-Type: application/http\n\nGET /acc/T() HTTP/1.1\n\n\n--batch_1\n";
         assert!(matches!(read(OUTER, read_), Ok(Group::Read(_))));
     }
 
@@ -249,7 +288,10 @@ mod tests {
                 assert!(read(OUTER, &text).is_err(), "{text}");
             }
         }
-        assert!(read(OUTER, &whole[..end]).is_err(), "the delimiter of the group is missing");
+        assert!(
+            read(OUTER, &whole[..end]).is_err(),
+            "the delimiter of the group is missing"
+        );
         assert_eq!(changes(&whole).len(), 2);
     }
 
@@ -268,7 +310,10 @@ mod tests {
             &whole.replace("; boundary=\"set_1\"", ""),
             &whole.replace("Content-ID: 7", "Content-ID"),
             &whole.replace("Content-ID: 7", "Content ID: 7"),
-            &format!("{}{whole}", whole.trim_end().trim_end_matches("--batch_1--")),
+            &format!(
+                "{}{whole}",
+                whole.trim_end().trim_end_matches("--batch_1--")
+            ),
         ] {
             assert!(read(OUTER, text).is_err(), "{text}");
         }

@@ -40,14 +40,19 @@ impl Probe {
     pub(crate) async fn answer(self, tenants: &Tenants, metrics: Option<&Metrics>) -> Answer {
         match (self, metrics) {
             (Self::Health, _) => text(StatusCode::OK, "ok\n"),
-            (Self::Ready, _) => match tokio::time::timeout(READY_TIME, tenants.check_stores()).await {
-                Ok(Ok(())) => text(StatusCode::OK, "ready\n"),
-                Ok(Err(error)) => {
-                    tracing::warn!(target: "table_server", %error, "a store is not ready");
-                    text(StatusCode::SERVICE_UNAVAILABLE, "a store fails: the log has the reason\n")
+            (Self::Ready, _) => {
+                match tokio::time::timeout(READY_TIME, tenants.check_stores()).await {
+                    Ok(Ok(())) => text(StatusCode::OK, "ready\n"),
+                    Ok(Err(error)) => {
+                        tracing::warn!(target: "table_server", %error, "a store is not ready");
+                        text(
+                            StatusCode::SERVICE_UNAVAILABLE,
+                            "a store fails: the log has the reason\n",
+                        )
+                    }
+                    Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "a store does not answer\n"),
                 }
-                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "a store does not answer\n"),
-            },
+            }
             (Self::Metrics, Some(metrics)) => Answer::new(StatusCode::OK)
                 .with_body("text/plain; version=0.0.4; charset=utf-8", metrics.text()),
             (Self::Metrics, None) => text(StatusCode::NOT_FOUND, "metrics are not served\n"),
@@ -137,7 +142,9 @@ impl Metrics {
         let counts = operations.entry(finished.operation).or_default();
         *counts.statuses.entry(finished.status).or_default() += 1;
         let micros = finished.time.as_micros();
-        let bucket = BUCKETS.iter().position(|(_, end)| micros <= u128::from(*end));
+        let bucket = BUCKETS
+            .iter()
+            .position(|(_, end)| micros <= u128::from(*end));
         // A time above the last end is only in the bucket `+Inf`, which is the total.
         if let Some(bucket) = bucket {
             counts.buckets[bucket] += 1;
@@ -152,9 +159,24 @@ impl Metrics {
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         let gauges = [
-            ("connections", "gauge", "Open connections.", &self.connections),
-            ("connections_total", "counter", "Accepted connections.", &self.accepted),
-            ("requests_in_flight", "gauge", "Requests without an answer.", &self.in_flight),
+            (
+                "connections",
+                "gauge",
+                "Open connections.",
+                &self.connections,
+            ),
+            (
+                "connections_total",
+                "counter",
+                "Accepted connections.",
+                &self.accepted,
+            ),
+            (
+                "requests_in_flight",
+                "gauge",
+                "Requests without an answer.",
+                &self.in_flight,
+            ),
         ];
         for (name, kind, help, value) in gauges {
             head(&mut out, name, kind, help);
@@ -171,12 +193,27 @@ impl Metrics {
         let mut bytes = |name: &str, help, value: fn(&Counts) -> u64| {
             head(&mut out, name, "counter", help);
             for (operation, counts) in operations.iter() {
-                let _ = writeln!(out, "table_server_{name}{{operation=\"{operation}\"}} {}", value(counts));
+                let _ = writeln!(
+                    out,
+                    "table_server_{name}{{operation=\"{operation}\"}} {}",
+                    value(counts)
+                );
             }
         };
-        bytes("received_bytes_total", "Bytes of request bodies.", |counts| counts.received);
-        bytes("sent_bytes_total", "Bytes of response bodies.", |counts| counts.sent);
-        head(&mut out, "request_seconds", "histogram", "Time from the head of a request to its answer.");
+        bytes(
+            "received_bytes_total",
+            "Bytes of request bodies.",
+            |counts| counts.received,
+        );
+        bytes("sent_bytes_total", "Bytes of response bodies.", |counts| {
+            counts.sent
+        });
+        head(
+            &mut out,
+            "request_seconds",
+            "histogram",
+            "Time from the head of a request to its answer.",
+        );
         for (operation, counts) in operations.iter() {
             counts.histogram(&mut out, operation);
         }
@@ -185,7 +222,9 @@ impl Metrics {
 
     // The counts are consistent after every statement, so a panic of another holder leaves nothing to repair.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Counts>> {
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.operations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,17 +234,35 @@ impl Counts {
         for ((end, _), count) in BUCKETS.iter().zip(self.buckets) {
             // The buckets of Prometheus are cumulative: each counts all times up to its end.
             sum += count;
-            let _ = writeln!(out, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {sum}");
+            let _ = writeln!(
+                out,
+                "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {sum}"
+            );
         }
-        let _ = writeln!(out, "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {}", self.total);
-        let _ = writeln!(out, "{name}_sum{{operation=\"{operation}\"}} {}", self.time.as_secs_f64());
-        let _ = writeln!(out, "{name}_count{{operation=\"{operation}\"}} {}", self.total);
+        let _ = writeln!(
+            out,
+            "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {}",
+            self.total
+        );
+        let _ = writeln!(
+            out,
+            "{name}_sum{{operation=\"{operation}\"}} {}",
+            self.time.as_secs_f64()
+        );
+        let _ = writeln!(
+            out,
+            "{name}_count{{operation=\"{operation}\"}} {}",
+            self.total
+        );
     }
 }
 
 /// Writes the two comment lines before the values of a metric.
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(out, "# HELP table_server_{name} {help}\n# TYPE table_server_{name} {kind}");
+    let _ = writeln!(
+        out,
+        "# HELP table_server_{name} {help}\n# TYPE table_server_{name} {kind}"
+    );
 }
 
 #[cfg(test)]
@@ -245,7 +302,10 @@ mod tests {
             "table_server_request_seconds_sum{operation=\"InsertEntity\"} 20.0012",
             "table_server_request_seconds_count{operation=\"InsertEntity\"} 3",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
         }
         drop(open);
         assert!(metrics.text().contains("table_server_connections 0\n"));

@@ -16,7 +16,11 @@ use crate::xml;
 
 /// The properties that can be set. Setting a field to `None` leaves the stored value unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "StorageServiceProperties", rename_all = "PascalCase", default)]
+#[serde(
+    rename = "StorageServiceProperties",
+    rename_all = "PascalCase",
+    default
+)]
 pub(crate) struct Properties {
     #[serde(skip_serializing_if = "Option::is_none")]
     logging: Option<Logging>,
@@ -49,7 +53,11 @@ struct Logging {
 struct Metrics {
     version: String,
     enabled: bool,
-    #[serde(rename = "IncludeAPIs", skip_serializing_if = "Option::is_none", default)]
+    #[serde(
+        rename = "IncludeAPIs",
+        skip_serializing_if = "Option::is_none",
+        default
+    )]
     include_apis: Option<bool>,
     retention_policy: Retention,
 }
@@ -89,23 +97,35 @@ impl Properties {
 
     fn check(&self) -> Result<()> {
         let invalid = |message: &'static str| {
-            Err(Failure::new(StatusCode::BAD_REQUEST, "InvalidXmlNodeValue", message))
+            Err(Failure::new(
+                StatusCode::BAD_REQUEST,
+                "InvalidXmlNodeValue",
+                message,
+            ))
         };
         let metrics = || self.hour_metrics.iter().chain(&self.minute_metrics);
         let of_metrics = metrics().map(|metrics| (&metrics.version, &metrics.retention_policy));
-        let of_logging = self.logging.iter().map(|logging| (&logging.version, &logging.retention_policy));
+        let of_logging = self
+            .logging
+            .iter()
+            .map(|logging| (&logging.version, &logging.retention_policy));
         let parts: Vec<_> = of_metrics.chain(of_logging).collect();
         let days = || parts.iter().filter_map(|(_, retention)| retention.days);
         if days().any(|days| !(1..=365).contains(&days)) {
             return Err(Failure::invalid_xml());
         }
-        if parts.iter().any(|(_, retention)| retention.enabled != retention.days.is_some()) {
+        if parts
+            .iter()
+            .any(|(_, retention)| retention.enabled != retention.days.is_some())
+        {
             return invalid(
                 "RetentionPolicy: Days is there if the policy is enabled, and missing otherwise.",
             );
         }
         if metrics().any(|m| m.enabled != m.include_apis.is_some()) {
-            return invalid("IncludeAPIs is there if the metrics are enabled, and missing otherwise.");
+            return invalid(
+                "IncludeAPIs is there if the metrics are enabled, and missing otherwise.",
+            );
         }
         if parts.iter().any(|(version, _)| *version != "1.0") {
             return invalid("Version is 1.0.");
@@ -123,7 +143,10 @@ pub(crate) async fn cors_rules(tenant: &Tenant) -> Result<Vec<CorsRule>> {
 /// Get Table Service Properties.
 pub(crate) async fn get(tenant: &Tenant) -> Result<Answer> {
     let properties: Properties = tenant.settings.get(Setting::Properties).await?;
-    Ok(Answer::xml(StatusCode::OK, xml::write(&properties.with_defaults())?))
+    Ok(Answer::xml(
+        StatusCode::OK,
+        xml::write(&properties.with_defaults())?,
+    ))
 }
 
 /// Set Table Service Properties.
@@ -140,7 +163,10 @@ pub(crate) async fn set(tenant: &Tenant, body: &[u8]) -> Result<Answer> {
         minute_metrics: new.minute_metrics.or(old.minute_metrics),
         cors: new.cors.or(old.cors),
     };
-    tenant.settings.set(Setting::Properties, &properties).await?;
+    tenant
+        .settings
+        .set(Setting::Properties, &properties)
+        .await?;
     Ok(Answer::new(StatusCode::ACCEPTED))
 }
 
@@ -172,11 +198,17 @@ mod tests {
         let read = read(METRICS).unwrap();
         let xml = xml::write(&read).unwrap();
         assert!(
-            xml.ends_with(&format!("<StorageServiceProperties>{METRICS}</StorageServiceProperties>")),
+            xml.ends_with(&format!(
+                "<StorageServiceProperties>{METRICS}</StorageServiceProperties>"
+            )),
             "{xml}"
         );
         let all = xml::write(&Properties::default().with_defaults()).unwrap();
-        for part in ["<Logging><Version>1.0</Version><Delete>false</Delete>", "<MinuteMetrics>", "<Cors"] {
+        for part in [
+            "<Logging><Version>1.0</Version><Delete>false</Delete>",
+            "<MinuteMetrics>",
+            "<Cors",
+        ] {
             assert!(all.contains(part), "{all}");
         }
     }
@@ -202,7 +234,11 @@ mod tests {
         }
         for days in ["0", "366", "70000"] {
             let wrong = METRICS.replace(">7<", &format!(">{days}<"));
-            assert_eq!(read(&wrong).unwrap_err().code, "InvalidXmlDocument", "{days}");
+            assert_eq!(
+                read(&wrong).unwrap_err().code,
+                "InvalidXmlDocument",
+                "{days}"
+            );
         }
     }
 }

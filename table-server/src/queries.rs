@@ -29,11 +29,17 @@ pub(crate) async fn entity(
     check_options(&request.address.parameters, &["$select", "$format"])?;
     let select = select(&request.address.parameters)?;
     // Before the read: a row that the signature does not show costs the same whether it exists or not.
-    if permit.range().is_some_and(|range| !ranged::shows(range, key)) {
+    if permit
+        .range()
+        .is_some_and(|range| !ranged::shows(range, key))
+    {
         return Err(Failure::resource_not_found());
     }
-    let found =
-        tenant.store.get(table, key, select.as_ref()).await?.ok_or_else(Failure::resource_not_found)?;
+    let found = tenant
+        .store
+        .get(table, key, select.as_ref())
+        .await?
+        .ok_or_else(Failure::resource_not_found)?;
     let body = wire::entity_document(request.format(), table, &found, select.as_ref());
     Ok(request.json(body)?.with_etag(found.etag()))
 }
@@ -48,15 +54,29 @@ pub(crate) async fn entities(
     permit.check(Action::Query, Some(table))?;
     let parameters = &request.address.parameters;
     check_options(parameters, &["$filter", "$select", "$top", "$format"])?;
-    let query = Query { filter: filter(parameters)?, select: select(parameters)?, top: top(parameters)? };
+    let query = Query {
+        filter: filter(parameters)?,
+        select: select(parameters)?,
+        top: top(parameters)?,
+    };
     if query.top == Some(0) {
         tenant.require_table(table).await?;
-        return request.json(wire::entities_page(request.format(), table, &[], query.select.as_ref()));
+        return request.json(wire::entities_page(
+            request.format(),
+            table,
+            &[],
+            query.select.as_ref(),
+        ));
     }
     // Before the read: see `reserve_page`.
     let (memory, items, next) = match permit.range() {
         Some(range) => {
-            let token = SealedToken { tenant, permit, table, query: &query };
+            let token = SealedToken {
+                tenant,
+                permit,
+                table,
+                query: &query,
+            };
             let range = match token.read(parameters)? {
                 Some(next) => range.starting_at(&next),
                 None => range.clone(),
@@ -64,17 +84,31 @@ pub(crate) async fn entities(
             let memory = request.answer_memory.reserve_page().await?;
             let page = ranged::page(&*tenant.store, table, &query, &range).await;
             let page = page.map_err(|error| permit.failure(error))?;
-            (memory, page.items, page.next.map(|next| (token.text(&next), None)))
+            (
+                memory,
+                page.items,
+                page.next.map(|next| (token.text(&next), None)),
+            )
         }
         None => {
             let from = open_token(tenant, table, &query, parameters)?;
             let memory = request.answer_memory.reserve_page().await?;
-            let Page { items, continuation } = tenant.store.query(table, &query, from.as_ref()).await?;
+            let Page {
+                items,
+                continuation,
+            } = tenant.store.query(table, &query, from.as_ref()).await?;
             let position = continuation
-                .map(|next| next.position(tenant.store.profile(), table, &query).cloned())
+                .map(|next| {
+                    next.position(tenant.store.profile(), table, &query)
+                        .cloned()
+                })
                 .transpose()?;
             let text = |key: String| encode_token(key.as_bytes());
-            (memory, items, position.map(|next| (text(next.first), next.second.map(text))))
+            (
+                memory,
+                items,
+                position.map(|next| (text(next.first), next.second.map(text))),
+            )
         }
     };
     let body = wire::entities_page(request.format(), table, &items, query.select.as_ref());
@@ -101,12 +135,21 @@ fn open_token(
     query: &Query,
     parameters: &Parameters,
 ) -> Result<Option<Continuation>> {
-    match (decode_text(parameters, NEXT_PARTITION)?, decode_text(parameters, NEXT_ROW)?) {
-        (Some(first), second) => {
-            Ok(Some(Continuation::new(tenant.store.profile(), table, query, Position { first, second })))
-        }
+    match (
+        decode_text(parameters, NEXT_PARTITION)?,
+        decode_text(parameters, NEXT_ROW)?,
+    ) {
+        (Some(first), second) => Ok(Some(Continuation::new(
+            tenant.store.profile(),
+            table,
+            query,
+            Position { first, second },
+        ))),
         (None, None) => Ok(None),
-        (None, Some(_)) => Err(Failure::invalid_parameter(NEXT_ROW, "NextPartitionKey is missing")),
+        (None, Some(_)) => Err(Failure::invalid_parameter(
+            NEXT_ROW,
+            "NextPartitionKey is missing",
+        )),
     }
 }
 
@@ -130,20 +173,35 @@ impl SealedToken<'_> {
         if parameters.get(NEXT_ROW)?.is_some() {
             return Err(foreign_token(NEXT_ROW));
         }
-        let Some(text) = parameters.get(NEXT_PARTITION)? else { return Ok(None) };
+        let Some(text) = parameters.get(NEXT_PARTITION)? else {
+            return Ok(None);
+        };
         let read = || {
-            let keys = self.tenant.account.unseal(&decode_token(text)?, &self.context())?;
+            let keys = self
+                .tenant
+                .account
+                .unseal(&decode_token(text)?, &self.context())?;
             let (partition, row): (String, String) = serde_json::from_str(&keys).ok()?;
             Key::new(partition, row).ok()
         };
-        read().map(Some).ok_or_else(|| foreign_token(NEXT_PARTITION))
+        read()
+            .map(Some)
+            .ok_or_else(|| foreign_token(NEXT_PARTITION))
     }
 
     /// Everything that the token belongs to. Not `$top`, which may change from page to page: a client that wants 1,500 entities asks for 1,000
     /// and for 500.
     fn context(&self) -> String {
-        let Self { tenant, permit, table, query } = self;
-        let select = query.select.as_ref().map(|select| select.names().collect::<Vec<_>>());
+        let Self {
+            tenant,
+            permit,
+            table,
+            query,
+        } = self;
+        let select = query
+            .select
+            .as_ref()
+            .map(|select| select.names().collect::<Vec<_>>());
         serde_json::json!([
             NEXT_PARTITION,
             tenant.account.name(),
@@ -157,11 +215,18 @@ impl SealedToken<'_> {
 }
 
 /// Query Tables. The server's own table is not listed.
-pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'_>) -> Result<Answer> {
+pub(crate) async fn tables(
+    tenant: &Tenant,
+    permit: &Permit,
+    request: &Request<'_>,
+) -> Result<Answer> {
     permit.check(Action::QueryTables, None)?;
     let parameters = &request.address.parameters;
     check_options(parameters, &["$filter", "$top", "$format", "$select"])?;
-    let (filter, top) = (filter(parameters)?, top(parameters)?.unwrap_or(limits::PAGE_SIZE));
+    let (filter, top) = (
+        filter(parameters)?,
+        top(parameters)?.unwrap_or(limits::PAGE_SIZE),
+    );
     if let Some(filter) = &filter {
         filter.check_names()?;
     }
@@ -171,8 +236,13 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'
         None => (None, None),
         Some(next) => parse_listing_position(&next)?,
     };
-    let from = position.clone().map(|position| Continuation::of_tables(prefix, position));
-    let Page { items, continuation } = tenant.store.list_tables(prefix, from.as_ref()).await?;
+    let from = position
+        .clone()
+        .map(|position| Continuation::of_tables(prefix, position));
+    let Page {
+        items,
+        continuation,
+    } = tenant.store.list_tables(prefix, from.as_ref()).await?;
     let identity = |table: &TableName| tenant.store.profile().table_identity(table);
     let keyless = Entity::new("", "")?;
     let shown = |table: &TableName| {
@@ -193,7 +263,10 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, request: &Request<'
     let mut answer = request.json(body)?;
     if let Some((position, after)) = next {
         let text = listing_position_text(position.as_ref(), after.as_deref());
-        answer.set("x-ms-continuation-nexttablename", &encode_token(text.as_bytes()));
+        answer.set(
+            "x-ms-continuation-nexttablename",
+            &encode_token(text.as_bytes()),
+        );
     }
     Ok(answer)
 }
@@ -203,7 +276,9 @@ fn next_page_position(
     continuation: Option<Continuation>,
     prefix: Option<&str>,
 ) -> Result<Option<ListingPosition>> {
-    let position = continuation.map(|next| next.tables_position(prefix).cloned()).transpose()?;
+    let position = continuation
+        .map(|next| next.tables_position(prefix).cloned())
+        .transpose()?;
     Ok(position.map(|position| (Some(position), None)))
 }
 
@@ -217,19 +292,24 @@ fn exact_name(filter: &Filter) -> Option<&str> {
     use table_core::model::EdmValue;
     use table_core::query::{Comparison, FilterNode};
     match filter.node() {
-        FilterNode::Compare { property, comparison: Comparison::Equal, value: EdmValue::String(name) }
-            if &**property == "TableName" =>
-        {
-            Some(name)
-        }
+        FilterNode::Compare {
+            property,
+            comparison: Comparison::Equal,
+            value: EdmValue::String(name),
+        } if &**property == "TableName" => Some(name),
         _ => None,
     }
 }
 
 /// Refuses OData options that the service does not support.
 fn check_options(parameters: &Parameters, known: &[&str]) -> Result<()> {
-    match parameters.names().find(|name| name.starts_with('$') && !known.contains(name)) {
-        Some(unknown) => Err(Failure::not_implemented(&format!("the query option {unknown}"))),
+    match parameters
+        .names()
+        .find(|name| name.starts_with('$') && !known.contains(name))
+    {
+        Some(unknown) => Err(Failure::not_implemented(&format!(
+            "the query option {unknown}"
+        ))),
         None => Ok(()),
     }
 }
@@ -242,8 +322,14 @@ fn filter(parameters: &Parameters) -> Result<Option<Filter>> {
 const MAX_SELECTED: usize = limits::CUSTOM_PROPERTIES + 3;
 
 fn select(parameters: &Parameters) -> Result<Option<Select>> {
-    let Some(names) = parameters.get("$select")? else { return Ok(None) };
-    let names: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let Some(names) = parameters.get("$select")? else {
+        return Ok(None);
+    };
+    let names: Vec<&str> = names
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .collect();
     if names.len() > MAX_SELECTED {
         return Err(Failure::invalid_input(
             "The $select query option names more properties than an entity has.",
@@ -255,8 +341,13 @@ fn select(parameters: &Parameters) -> Result<Option<Select>> {
 /// "The maximum value for $top is 1,000":
 /// <https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities#supported-query-options>
 fn top(parameters: &Parameters) -> Result<Option<usize>> {
-    let Some(top) = parameters.get("$top")? else { return Ok(None) };
-    let number = top.parse().ok().filter(|top| (0..=limits::PAGE_SIZE).contains(top));
+    let Some(top) = parameters.get("$top")? else {
+        return Ok(None);
+    };
+    let number = top
+        .parse()
+        .ok()
+        .filter(|top| (0..=limits::PAGE_SIZE).contains(top));
     number
         .map(Some)
         .ok_or_else(|| Failure::invalid_input("The $top query option is a number from 0 to 1000."))
@@ -278,13 +369,18 @@ fn decode_token(text: &str) -> Option<Vec<u8>> {
 
 /// Reads a part of a continuation token that is not encrypted.
 fn decode_text(parameters: &Parameters, name: &str) -> Result<Option<String>> {
-    let Some(text) = parameters.get(name)? else { return Ok(None) };
+    let Some(text) = parameters.get(name)? else {
+        return Ok(None);
+    };
     let text = decode_token(text).and_then(|bytes| String::from_utf8(bytes).ok());
     text.map(Some).ok_or_else(|| foreign_token(name))
 }
 
 fn foreign_token(name: &str) -> Failure {
-    Failure::invalid_parameter(name, "it was not returned by this service for this query and this credential")
+    Failure::invalid_parameter(
+        name,
+        "it was not returned by this service for this query and this credential",
+    )
 }
 
 /// The position of a listing of tables: the store's position of a page, and the last table returned from it. The store chooses the size
@@ -305,7 +401,10 @@ fn parse_listing_position(text: &str) -> Result<ListingPosition> {
     };
     let (position, after): (Option<(String, Option<String>)>, Option<String>) =
         serde_json::from_str(text).map_err(foreign)?;
-    Ok((position.map(|(first, second)| Position { first, second }), after))
+    Ok((
+        position.map(|(first, second)| Position { first, second }),
+        after,
+    ))
 }
 
 #[cfg(test)]
@@ -345,9 +444,20 @@ mod tests {
         assert_eq!(top(&of("$top=0")).unwrap(), Some(0));
         assert_eq!(top(&of("$top=1000")).unwrap(), Some(1000));
         assert_eq!(select(&of("$select=*")).unwrap(), None);
-        assert_eq!(select(&of("$select=A, B")).unwrap(), Some(Select::new(["A", "B"])));
+        assert_eq!(
+            select(&of("$select=A, B")).unwrap(),
+            Some(Select::new(["A", "B"]))
+        );
         assert!(select(&of(&format!("$select={}", "A,".repeat(300)))).is_err());
-        assert_eq!(filter(&of("$filter=A+eq")).unwrap_err().code, "InvalidInput");
-        assert_eq!(check_options(&of("$orderby=A"), &["$top"]).unwrap_err().code, "NotImplemented");
+        assert_eq!(
+            filter(&of("$filter=A+eq")).unwrap_err().code,
+            "InvalidInput"
+        );
+        assert_eq!(
+            check_options(&of("$orderby=A"), &["$top"])
+                .unwrap_err()
+                .code,
+            "NotImplemented"
+        );
     }
 }

@@ -29,19 +29,26 @@ const TUNNELLED: &str = "x-http-method";
 impl Verb {
     /// Returns the verb of a request. `X-HTTP-Method` of a POST takes precedence.
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Result<Self> {
-        let bad = |code, message: &'static str| Err(Failure::new(StatusCode::BAD_REQUEST, code, message));
+        let bad =
+            |code, message: &'static str| Err(Failure::new(StatusCode::BAD_REQUEST, code, message));
         // Clients behind proxies that let only GET and POST pass send the other verbs in this header.
         let mut tunnelled = headers.get_all(TUNNELLED).iter();
         match (tunnelled.next(), tunnelled.next()) {
             (None, _) => Ok(Self::named(method.as_str())),
-            (Some(_), Some(_)) => bad("XMethodIncorrectCount", "More than one X-HTTP-Method is specified."),
+            (Some(_), Some(_)) => bad(
+                "XMethodIncorrectCount",
+                "More than one X-HTTP-Method is specified.",
+            ),
             (Some(_), None) if method != Method::POST => bad(
                 "XMethodNotUsingPost",
                 "The request uses X-HTTP-Method with an HTTP verb other than POST.",
             ),
             (Some(verb), None) => match Self::named(verb.to_str().unwrap_or_default()) {
                 verb @ (Self::Put | Self::Merge | Self::Delete) => Ok(verb),
-                _ => bad("XMethodIncorrectValue", "The specified X-HTTP-Method is invalid."),
+                _ => bad(
+                    "XMethodIncorrectValue",
+                    "The specified X-HTTP-Method is invalid.",
+                ),
             },
         }
     }
@@ -75,7 +82,12 @@ impl<'a> Request<'a> {
     pub(crate) fn format(&self) -> JsonFormat<'a> {
         // An option that occurs twice was refused when the projection was read.
         let select = self.address.parameters.get("$select").ok().flatten();
-        JsonFormat { level: self.level, account: &self.address.account, root: &self.address.root, select }
+        JsonFormat {
+            level: self.level,
+            account: &self.address.account,
+            root: &self.address.root,
+            select,
+        }
     }
 
     /// Returns a response with JSON, and reserves its memory.
@@ -103,7 +115,11 @@ pub(crate) fn check_writable(tenant: &Tenant, address: &Address) -> Result<()> {
         }
         (false, false) => return Ok(()),
     };
-    Err(Failure::new(StatusCode::FORBIDDEN, "InsufficientAccountPermissions", message))
+    Err(Failure::new(
+        StatusCode::FORBIDDEN,
+        "InsufficientAccountPermissions",
+        message,
+    ))
 }
 
 /// Returns a header that is text.
@@ -114,7 +130,11 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 /// Parses the table name of a URL. The server's own table counts as absent.
 pub(crate) fn table(name: &str) -> Result<TableName> {
     let table = TableName::new(name)?;
-    if is_hidden_table(&table) { Err(Failure::table_not_found()) } else { Ok(table) }
+    if is_hidden_table(&table) {
+        Err(Failure::table_not_found())
+    } else {
+        Ok(table)
+    }
 }
 
 /// Returns the table and key of an entity's URL.
@@ -135,7 +155,9 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Option<IfMatch>> {
             "If-None-Match HTTP header cannot be specified for this operation.",
         ));
     }
-    let Some(value) = headers.get("if-match") else { return Ok(None) };
+    let Some(value) = headers.get("if-match") else {
+        return Ok(None);
+    };
     let text = value.to_str().unwrap_or_default().trim();
     if text == "*" {
         return Ok(Some(IfMatch::Any));
@@ -143,14 +165,17 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Option<IfMatch>> {
     // Every ETag of the service is weak.
     let quoted = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
     let inner = quoted.and_then(|quoted| quoted.strip_prefix('"')?.strip_suffix('"'));
-    let inner = inner.filter(|inner| !inner.contains('"') && headers.get_all("if-match").iter().count() == 1);
+    let inner = inner
+        .filter(|inner| !inner.contains('"') && headers.get_all("if-match").iter().count() == 1);
     let Some(inner) = inner else {
         return Err(Failure::invalid_input(format!(
             "The etag value '{text}' specified in one of the request headers is not valid. Please make sure only one etag \
              value is specified and is valid."
         )));
     };
-    Ok(Some(IfMatch::Exactly(ETag::from(&*format!("W/\"{inner}\"")))))
+    Ok(Some(IfMatch::Exactly(ETag::from(&*format!(
+        "W/\"{inner}\""
+    )))))
 }
 
 #[cfg(test)]
@@ -158,31 +183,48 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        let pair =
+            |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         pairs.iter().map(pair).collect()
     }
 
     #[test]
     fn verbs_are_tunnelled_through_post_only() {
-        let of =
-            |method: &str, pairs| Verb::of(&method.parse().unwrap(), &headers(pairs)).map_err(|f| f.code);
+        let of = |method: &str, pairs| {
+            Verb::of(&method.parse().unwrap(), &headers(pairs)).map_err(|f| f.code)
+        };
         assert_eq!(of("MERGE", &[]), Ok(Verb::Merge));
         assert_eq!(of("PATCH", &[]), Ok(Verb::Merge));
         assert_eq!(of("POST", &[("x-http-method", "MERGE")]), Ok(Verb::Merge));
-        assert_eq!(of("PUT", &[("x-http-method", "MERGE")]), Err("XMethodNotUsingPost"));
-        assert_eq!(of("POST", &[("x-http-method", "GET")]), Err("XMethodIncorrectValue"));
+        assert_eq!(
+            of("PUT", &[("x-http-method", "MERGE")]),
+            Err("XMethodNotUsingPost")
+        );
+        assert_eq!(
+            of("POST", &[("x-http-method", "GET")]),
+            Err("XMethodIncorrectValue")
+        );
         let twice = headers(&[("x-http-method", "PUT")]);
         let mut twice = twice;
         twice.append("x-http-method", "PUT".parse().unwrap());
-        assert_eq!(Verb::of(&Method::POST, &twice).unwrap_err().code, "XMethodIncorrectCount");
+        assert_eq!(
+            Verb::of(&Method::POST, &twice).unwrap_err().code,
+            "XMethodIncorrectCount"
+        );
     }
 
     #[test]
     fn conditions_are_etags_or_a_star() {
         let of = |value| condition(&headers(&[("if-match", value)])).map_err(|f| f.code);
         assert_eq!(of("*"), Ok(Some(IfMatch::Any)));
-        assert_eq!(of("W/\"a\""), Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\"")))));
-        assert_eq!(of("w/\"a\""), Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\"")))));
+        assert_eq!(
+            of("W/\"a\""),
+            Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\""))))
+        );
+        assert_eq!(
+            of("w/\"a\""),
+            Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\""))))
+        );
         for wrong in ["", "a", "W/a", "W/\"a\", W/\"b\"", "\"a", "\"a\""] {
             assert_eq!(of(wrong), Err("InvalidInput"), "{wrong}");
         }

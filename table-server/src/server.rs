@@ -47,9 +47,19 @@ impl Server {
         let (phase, phases) = watch::channel(Phase::Serve);
         let permits = setup.limits.connections.clamp(1, u32::MAX as usize);
         let connections = Arc::new(Semaphore::new(permits));
-        let accept_task =
-            tokio::spawn(accept(listener, Arc::clone(&setup), Arc::clone(&connections), phases));
-        Self { address, setup, phase, connections, accept_task }
+        let accept_task = tokio::spawn(accept(
+            listener,
+            Arc::clone(&setup),
+            Arc::clone(&connections),
+            phases,
+        ));
+        Self {
+            address,
+            setup,
+            phase,
+            connections,
+            accept_task,
+        }
     }
 
     /// Returns the address on which the server listens.
@@ -69,9 +79,17 @@ impl Server {
     /// Returns the connection string of an account, for clients of every language; `None` if the account is
     /// not served. It contains the account key.
     pub fn connection_string(&self, account: &str) -> Option<String> {
-        let credential = self.setup.service.tenants.for_clients(account)?.account.credential();
+        let credential = self
+            .setup
+            .service
+            .tenants
+            .for_clients(account)?
+            .account
+            .credential();
         let (scheme, endpoint) = (self.scheme(), self.endpoint(account));
-        Some(format!("DefaultEndpointsProtocol={scheme};{credential};TableEndpoint={endpoint};"))
+        Some(format!(
+            "DefaultEndpointsProtocol={scheme};{credential};TableEndpoint={endpoint};"
+        ))
     }
 
     fn scheme(&self) -> &'static str {
@@ -92,7 +110,9 @@ impl Server {
         let limits = &self.setup.limits;
         // All permits are free when the last connection has ended.
         let all = limits.connections.clamp(1, u32::MAX as usize) as u32;
-        let finished = timeout(limits.stop_time, self.connections.acquire_many(all)).await.is_ok();
+        let finished = timeout(limits.stop_time, self.connections.acquire_many(all))
+            .await
+            .is_ok();
         self.phase.send_replace(Phase::Abort);
         finished
     }
@@ -116,10 +136,18 @@ async fn accept(
         loop {
             // The semaphore is never closed.
             // Before `accept`: at the bound, further clients wait in the system's queue and cost no memory here.
-            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
+                return;
+            };
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    tokio::spawn(serve(stream, address, permit, Arc::clone(&setup), stopped.clone()));
+                    tokio::spawn(serve(
+                        stream,
+                        address,
+                        permit,
+                        Arc::clone(&setup),
+                        stopped.clone(),
+                    ));
                 }
                 Err(error) => {
                     tracing::warn!(target: "table_server", %error, "a connection could not be accepted");
@@ -145,10 +173,16 @@ async fn serve(
     let _ = stream.set_nodelay(true);
     let (service, limits) = (Arc::clone(&setup.service), setup.limits);
     let _counted = setup.service.metrics.connection();
-    let peer = Peer { ip: address.ip(), secure: false };
+    let peer = Peer {
+        ip: address.ip(),
+        secure: false,
+    };
     #[cfg(feature = "tls")]
     if let Some(certificate) = &setup.certificate {
-        let peer = Peer { secure: true, ..peer };
+        let peer = Peer {
+            secure: true,
+            ..peer
+        };
         let mut stops = phase.clone();
         let accepted = tokio::select! {
             // Before the end of the handshake no request can be pending, so a stop does not wait for it.
@@ -157,7 +191,9 @@ async fn serve(
         };
         match accepted {
             Some(Ok(stream)) => connection::serve(stream, peer, service, limits, phase).await,
-            Some(Err(error)) => tracing::debug!(target: "table_server", %error, "a TLS handshake failed"),
+            Some(Err(error)) => {
+                tracing::debug!(target: "table_server", %error, "a TLS handshake failed")
+            }
             None => {}
         }
         drop(permit);

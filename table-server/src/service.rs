@@ -74,7 +74,15 @@ impl Service {
     ) -> Self {
         let keep_alive = format!("timeout={}", limits.header_time.as_secs());
         let (body_memory, answer_memory) = (BodyMemory::new(limits), AnswerMemory::new(limits));
-        Self { tenants, body_memory, answer_memory, metrics: Metrics::default(), addresses, host, keep_alive }
+        Self {
+            tenants,
+            body_memory,
+            answer_memory,
+            metrics: Metrics::default(),
+            addresses,
+            host,
+            keep_alive,
+        }
     }
 
     /// Answers a request. If the body has not arrived completely by then, the answer says that the connection ends.
@@ -89,7 +97,11 @@ impl Service {
         let mut answer = self.answer_any(&head, &mut upload, peer, &id).await;
         self.add_common_headers(&mut answer, &head.headers, &id);
         let expects_continue = head.headers.contains_key(http::header::EXPECT);
-        if !self.body_memory.discard(&mut upload, expects_continue).await {
+        if !self
+            .body_memory
+            .discard(&mut upload, expects_continue)
+            .await
+        {
             // Otherwise the client would send its next request on a connection that the server has stopped reading:
             // <https://www.rfc-editor.org/rfc/rfc9112#section-9.6>.
             answer.set("connection", "close");
@@ -97,16 +109,33 @@ impl Service {
         answer.into_response()
     }
 
-    async fn answer_any(&self, head: &Parts, upload: &mut Upload<Incoming>, peer: Peer, id: &str) -> Answer {
+    async fn answer_any(
+        &self,
+        head: &Parts,
+        upload: &mut Upload<Incoming>,
+        peer: Peer,
+        id: &str,
+    ) -> Answer {
         // Probes and the explorer are not operations of an account: they are neither counted nor logged.
         if let Some(probe) = Probe::of(head.uri.path()) {
-            return probe.answer(&self.tenants, self.addresses.metrics.then_some(&self.metrics)).await;
+            return probe
+                .answer(
+                    &self.tenants,
+                    self.addresses.metrics.then_some(&self.metrics),
+                )
+                .await;
         }
         if let Some(path) = explorer::path(head.uri.path()).filter(|_| self.addresses.explorer) {
             let query = head.uri.query().unwrap_or_default();
             let (method, headers) = (&head.method, &head.headers);
-            let request =
-                ExplorerRequest { method, path, query, headers, peer: peer.ip, secure: peer.secure };
+            let request = ExplorerRequest {
+                method,
+                path,
+                query,
+                headers,
+                peer: peer.ip,
+                secure: peer.secure,
+            };
             return request.answer(&self.tenants).await;
         }
         self.answer_and_log(head, upload, peer, id).await
@@ -166,11 +195,25 @@ impl Service {
         };
         let format = error_format(&head.headers, &address);
         let Some(tenant) = self.tenants.for_clients(&address.account) else {
-            return (Failure::resource_not_found().into_answer(format, id), UNKNOWN);
+            return (
+                Failure::resource_not_found().into_answer(format, id),
+                UNKNOWN,
+            );
         };
-        let call = Call { service: self, tenant, address: &address, head, peer, id };
-        let mut answer = call.run(upload).await.unwrap_or_else(|failure| failure.into_answer(format, id));
-        if let Some(origin) = header(&head.headers, "origin").filter(|_| head.method != http::Method::OPTIONS)
+        let call = Call {
+            service: self,
+            tenant,
+            address: &address,
+            head,
+            peer,
+            id,
+        };
+        let mut answer = call
+            .run(upload)
+            .await
+            .unwrap_or_else(|failure| failure.into_answer(format, id));
+        if let Some(origin) =
+            header(&head.headers, "origin").filter(|_| head.method != http::Method::OPTIONS)
         {
             // If the rules cannot be read, no page may read the response; the response itself stays valid.
             let rules = properties::cors_rules(tenant).await.unwrap_or_default();
@@ -187,15 +230,28 @@ impl Service {
             let address = self.address(head, peer)?;
             let verb = Verb::of(&head.method, &head.headers)?;
             let (permit, resource) = (Permit::Owner, address.resource()?);
-            let tenant =
-                self.tenants.for_clients(&address.account).ok_or_else(Failure::resource_not_found)?;
-            let call = Call { service: self, tenant, address: &address, head, peer, id: "fuzzing" };
+            let tenant = self
+                .tenants
+                .for_clients(&address.account)
+                .ok_or_else(Failure::resource_not_found)?;
+            let call = Call {
+                service: self,
+                tenant,
+                address: &address,
+                head,
+                peer,
+                id: "fuzzing",
+            };
             match address.parameters.get("comp")? {
-                Some(comp) => call.run_component(verb, &permit, &resource, comp, body).await,
+                Some(comp) => {
+                    call.run_component(verb, &permit, &resource, comp, body)
+                        .await
+                }
                 None => call.run_data(verb, &permit, &resource, body).await,
             }
         };
-        run.await.unwrap_or_else(|failure: Failure| failure.into_answer(ErrorFormat::Json, "fuzzing"))
+        run.await
+            .unwrap_or_else(|failure: Failure| failure.into_answer(ErrorFormat::Json, "fuzzing"))
     }
 
     /// Adds the headers of every response.
@@ -204,7 +260,10 @@ impl Service {
         // A date has 10 characters; any other text of a client is not repeated.
         let version = header(requested, "x-ms-version").filter(|version| version.len() == 10);
         answer.set("x-ms-version", version.unwrap_or(VERSION));
-        answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));
+        answer.set(
+            "server",
+            concat!("table-server/", env!("CARGO_PKG_VERSION")),
+        );
         answer.set("cache-control", "no-cache");
         answer.set("keep-alive", &self.keep_alive);
         answer.set("x-content-type-options", "nosniff");
@@ -217,9 +276,13 @@ impl Service {
     }
 
     fn address(&self, head: &Parts, peer: Peer) -> Result<Address> {
-        Address::parse(peer.scheme(), host(head), head.uri.path(), head.uri.query(), |name| {
-            self.tenants.for_clients(name).is_some()
-        })
+        Address::parse(
+            peer.scheme(),
+            host(head),
+            head.uri.path(),
+            head.uri.query(),
+            |name| self.tenants.for_clients(name).is_some(),
+        )
     }
 }
 
@@ -268,7 +331,10 @@ impl Call<'_> {
             now: Utc::now(),
         };
         let permit = credentials.check(self.tenant).await?;
-        let call = Call { tenant: self.tenant_of(&permit), ..*self };
+        let call = Call {
+            tenant: self.tenant_of(&permit),
+            ..*self
+        };
         let resource = self.address.resource()?;
         // Credential, then address, then body: a client without a valid credential costs no memory, and learns nothing of the resource. The
         // action is checked after the body, because the operations of a group are in it.
@@ -277,7 +343,10 @@ impl Call<'_> {
             _ => Received::default(),
         };
         let mut answer = match self.address.parameters.get("comp")? {
-            Some(comp) => call.run_component(verb, &permit, &resource, comp, &body.bytes).await?,
+            Some(comp) => {
+                call.run_component(verb, &permit, &resource, comp, &body.bytes)
+                    .await?
+            }
             None => call.run_data(verb, &permit, &resource, &body.bytes).await?,
         };
         // A write cannot be refused once it is done. Its answer repeats at most its body, so it takes over the memory of the body.
@@ -289,7 +358,11 @@ impl Call<'_> {
     async fn check_site(&self, verb: Verb) -> Result<()> {
         let host = host(self.head);
         let name = browsers::name_of_host(host);
-        let is_named = self.service.host.as_ref().is_some_and(|named| named.eq_ignore_ascii_case(name));
+        let is_named = self
+            .service
+            .host
+            .as_ref()
+            .is_some_and(|named| named.eq_ignore_ascii_case(name));
         if !is_named && !browsers::is_loopback_name(name) {
             let reason = format!(
                 "the account {} has the published key of the emulator, so it is served to programs of this machine alone, and {name:?} may be \
@@ -378,7 +451,10 @@ impl Call<'_> {
             (Resource::Service, "properties" | "stats", _) | (Resource::Entities(_), "acl", _) => {
                 Err(Failure::method_not_allowed())
             }
-            _ => Err(Failure::invalid_parameter("comp", "this resource does not have it")),
+            _ => Err(Failure::invalid_parameter(
+                "comp",
+                "this resource does not have it",
+            )),
         }
     }
 
@@ -421,7 +497,9 @@ impl Call<'_> {
                 let (table, key) = request::entity(resource)?;
                 queries::entity(tenant, permit, &request, &table, &key).await
             }
-            (Resource::Batch, Verb::Post) => batch::transact(tenant, permit, &request, body, self.id).await,
+            (Resource::Batch, Verb::Post) => {
+                batch::transact(tenant, permit, &request, body, self.id).await
+            }
             (Resource::Entities(_), Verb::Post)
             | (Resource::Entity(..), Verb::Put | Verb::Merge | Verb::Delete) => {
                 entities::write(tenant, permit, &request, resource, body).await
@@ -441,7 +519,8 @@ const UNKNOWN: &str = "Unknown";
 /// Returns the name of a request's operation, like the service's logs.
 /// <https://learn.microsoft.com/rest/api/storageservices/storage-analytics-logged-operations-and-status-messages>
 fn operation_name(head: &Parts, address: &Address) -> &'static str {
-    let (Ok(verb), Ok(resource)) = (Verb::of(&head.method, &head.headers), address.resource()) else {
+    let (Ok(verb), Ok(resource)) = (Verb::of(&head.method, &head.headers), address.resource())
+    else {
         return UNKNOWN;
     };
     let has_condition = head.headers.contains_key("if-match");
@@ -473,11 +552,16 @@ fn operation_name(head: &Parts, address: &Address) -> &'static str {
 
 /// Checks the version, which must be a date. All versions follow the current documentation.
 fn check_version(headers: &HeaderMap) -> Result<()> {
-    let Some(version) = headers.get("x-ms-version") else { return Ok(()) };
+    let Some(version) = headers.get("x-ms-version") else {
+        return Ok(());
+    };
     let day = version.to_str().ok().filter(|version| version.len() == 10);
     match day.and_then(|day| day.parse::<chrono::NaiveDate>().ok()) {
         Some(_) => Ok(()),
-        None => Err(Failure::invalid_header("x-ms-version", "it is not a version")),
+        None => Err(Failure::invalid_header(
+            "x-ms-version",
+            "it is not a version",
+        )),
     }
 }
 
@@ -486,14 +570,23 @@ fn check_version(headers: &HeaderMap) -> Result<()> {
 /// <https://learn.microsoft.com/rest/api/storageservices/setting-timeouts-for-table-service-operations>
 fn check_timeout(address: &Address) -> Result<()> {
     match address.parameters.get("timeout")?.map(str::parse::<u32>) {
-        Some(Err(_)) => Err(Failure::invalid_parameter("timeout", "it is not a number of seconds")),
+        Some(Err(_)) => Err(Failure::invalid_parameter(
+            "timeout",
+            "it is not a number of seconds",
+        )),
         None | Some(Ok(_)) => Ok(()),
     }
 }
 
 /// Returns the format of errors: XML if normal responses are XML or if only XML is accepted.
 fn error_format(headers: &HeaderMap, address: &Address) -> ErrorFormat {
-    let accept = header(headers, "accept").unwrap_or_default().to_ascii_lowercase();
+    let accept = header(headers, "accept")
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let xml = address.parameters.has("comp") || accept.contains("xml") && !accept.contains("json");
-    if xml { ErrorFormat::Xml } else { ErrorFormat::Json }
+    if xml {
+        ErrorFormat::Xml
+    } else {
+        ErrorFormat::Json
+    }
 }

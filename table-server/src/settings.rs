@@ -45,13 +45,20 @@ impl Settings {
     }
 
     /// Returns a setting, or its default if it was never set.
-    pub(crate) async fn get<T: DeserializeOwned + Default>(&self, setting: Setting<'_>) -> Result<T> {
+    pub(crate) async fn get<T: DeserializeOwned + Default>(
+        &self,
+        setting: Setting<'_>,
+    ) -> Result<T> {
         let found = match self.store.get(&table()?, &setting.key()?, None).await {
             Err(e) if e.is_table_not_found() => None,
             other => other?,
         };
-        let Some(entity) = found else { return Ok(T::default()) };
-        let Some(ValueRef::String(text)) = entity.get(VALUE) else { return Err(damaged(setting)) };
+        let Some(entity) = found else {
+            return Ok(T::default());
+        };
+        let Some(ValueRef::String(text)) = entity.get(VALUE) else {
+            return Err(damaged(setting));
+        };
         serde_json::from_str(text).map_err(|_| damaged(setting))
     }
 
@@ -78,7 +85,11 @@ impl Settings {
     }
 
     pub(crate) async fn remove(&self, setting: Setting<'_>) -> Result<()> {
-        match self.store.write(&table()?, Operation::Delete(setting.key()?, IfMatch::Any)).await {
+        match self
+            .store
+            .write(&table()?, Operation::Delete(setting.key()?, IfMatch::Any))
+            .await
+        {
             Err(e) if !e.is_not_found() => Err(e),
             _ => Ok(()),
         }

@@ -148,18 +148,32 @@ impl ServerBuilder {
         if self.tenants.is_empty() {
             return Err(StartError::NoAccount);
         }
-        let failed = |source| StartError::Listen { address: self.address, source };
+        let failed = |source| StartError::Listen {
+            address: self.address,
+            source,
+        };
         let listener = TcpListener::bind(self.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        if let Some(account) = self.tenants.account_with_public_key().filter(|_| !address.ip().is_loopback())
+        if let Some(account) = self
+            .tenants
+            .account_with_public_key()
+            .filter(|_| !address.ip().is_loopback())
         {
-            return Err(StartError::PublicKey { account: account.to_owned(), address });
+            return Err(StartError::PublicKey {
+                account: account.to_owned(),
+                address,
+            });
         }
         if self.is_read_only {
             self.tenants.set_read_only();
         }
         let setup = Setup {
-            service: Arc::new(Service::new(self.tenants, &self.limits, self.addresses, self.host.clone())),
+            service: Arc::new(Service::new(
+                self.tenants,
+                &self.limits,
+                self.addresses,
+                self.host.clone(),
+            )),
             host: self.host,
             limits: self.limits,
             #[cfg(feature = "tls")]

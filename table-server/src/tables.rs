@@ -36,13 +36,16 @@ pub(crate) async fn create(
     drop(guard);
     let address = request.format().url(&format!("Tables('{table}')"));
     let body = || wire::table_document(request.format(), &table);
-    Ok(created(request, body).with("location", &address).with("dataserviceid", &address))
+    Ok(created(request, body)
+        .with("location", &address)
+        .with("dataserviceid", &address))
 }
 
 /// Returns the response to a creation: with or without the entity, as the client prefers.
 pub(crate) fn created(request: &Request<'_>, body: impl FnOnce() -> Vec<u8>) -> Answer {
     let (mut answer, applied) = if request.prefers_content() {
-        let answer = Answer::new(StatusCode::CREATED).with_body(request.level.content_type(), body());
+        let answer =
+            Answer::new(StatusCode::CREATED).with_body(request.level.content_type(), body());
         (answer, "return-content")
     } else {
         (Answer::no_content(), "return-no-content")
@@ -61,7 +64,10 @@ pub(crate) async fn get(
     name: &str,
 ) -> Result<Answer> {
     permit.check(Action::QueryTables, None)?;
-    let found = tenant.find_table(&request::table(name)?).await?.ok_or_else(Failure::table_not_found)?;
+    let found = tenant
+        .find_table(&request::table(name)?)
+        .await?
+        .ok_or_else(Failure::table_not_found)?;
     request.json(wire::table_document(request.format(), &found))
 }
 
@@ -84,11 +90,21 @@ pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Resu
             // The table is still there, so its policies are put back. After an ambiguous outcome they stay
             // away: it is better to refuse a valid signature than to let the next table of the name inherit
             // them.
-            if error.outcome() == Outcome::NotApplied && !error.is_not_found() && !policies.is_empty() {
-                tenant.settings.set(Setting::Policies(&table), &policies).await?;
+            if error.outcome() == Outcome::NotApplied
+                && !error.is_not_found()
+                && !policies.is_empty()
+            {
+                tenant
+                    .settings
+                    .set(Setting::Policies(&table), &policies)
+                    .await?;
             }
             // As the service: the table is a resource of the set `Tables`.
-            if error.is_table_not_found() { Err(Failure::resource_not_found()) } else { Err(error.into()) }
+            if error.is_table_not_found() {
+                Err(Failure::resource_not_found())
+            } else {
+                Err(error.into())
+            }
         }
     }
 }

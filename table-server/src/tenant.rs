@@ -35,12 +35,23 @@ impl Tenant {
         }
         let settings = Arc::new(Settings::new(Arc::clone(&store)));
         let has_public_key = account.has_public_key();
-        Self { account, settings, store, is_read_only: false, has_public_key, table_lock }
+        Self {
+            account,
+            settings,
+            store,
+            is_read_only: false,
+            has_public_key,
+            table_lock,
+        }
     }
 
     /// Refuses a table that does not exist.
     pub(crate) async fn require_table(&self, table: &TableName) -> Result<()> {
-        if self.find_table(table).await?.is_some() { Ok(()) } else { Err(Failure::table_not_found()) }
+        if self.find_table(table).await?.is_some() {
+            Ok(())
+        } else {
+            Err(Failure::table_not_found())
+        }
     }
 
     /// Returns the table under the name with which it was created.
@@ -49,9 +60,14 @@ impl Tenant {
         let identity = self.store.profile().table_identity(table);
         let mut from = None;
         loop {
-            let page = self.store.list_tables(Some(table.as_str()), from.as_ref()).await?;
+            let page = self
+                .store
+                .list_tables(Some(table.as_str()), from.as_ref())
+                .await?;
             let mut names = page.items.into_iter();
-            if let Some(found) = names.find(|name| self.store.profile().table_identity(name) == identity) {
+            if let Some(found) =
+                names.find(|name| self.store.profile().table_identity(name) == identity)
+            {
                 return Ok(Some(found));
             }
             from = Some(match page.continuation {
@@ -63,10 +79,24 @@ impl Tenant {
 
     /// Returns the same account with another view of its store.
     fn with_store(&self, store: Arc<dyn TableStore>) -> Self {
-        let (account, settings, table_lock) =
-            (self.account.clone(), self.settings.clone(), self.table_lock.clone());
-        let Self { is_read_only, has_public_key, .. } = *self;
-        Self { account, store, settings, is_read_only, has_public_key, table_lock }
+        let (account, settings, table_lock) = (
+            self.account.clone(),
+            self.settings.clone(),
+            self.table_lock.clone(),
+        );
+        let Self {
+            is_read_only,
+            has_public_key,
+            ..
+        } = *self;
+        Self {
+            account,
+            store,
+            settings,
+            is_read_only,
+            has_public_key,
+            table_lock,
+        }
     }
 }
 
@@ -90,13 +120,18 @@ struct Views {
 
 impl Tenants {
     pub(crate) fn add(&mut self, account: Account, store: Arc<dyn TableStore>) {
-        self.views.retain(|views| views.programs.account.name() != account.name());
+        self.views
+            .retain(|views| views.programs.account.name() != account.name());
         let programs = Tenant::new(account, Arc::clone(&store), Arc::clone(&self.table_lock));
         let maintainer = maintainer(&store);
         let clients = ClientStore::new(store, maintainer);
         let guests = programs.with_store(Arc::new(clients.clone().for_programs()));
         let others = programs.with_store(Arc::new(clients));
-        self.views.push(Views { programs, guests, others });
+        self.views.push(Views {
+            programs,
+            guests,
+            others,
+        });
     }
 
     /// Returns an account as clients see it that know no manifests.
@@ -120,7 +155,9 @@ impl Tenants {
     }
 
     fn views(&self, account: &str) -> Option<&Views> {
-        self.views.iter().find(|views| views.programs.account.name() == account)
+        self.views
+            .iter()
+            .find(|views| views.programs.account.name() == account)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -146,7 +183,10 @@ impl Tenants {
 
     /// Returns the name of an account that has the emulator's key.
     pub(crate) fn account_with_public_key(&self) -> Option<&str> {
-        let public = self.views.iter().find(|views| views.programs.has_public_key);
+        let public = self
+            .views
+            .iter()
+            .find(|views| views.programs.has_public_key);
         public.map(|views| views.programs.account.name())
     }
 }
@@ -178,7 +218,11 @@ mod tests {
     #[test]
     fn a_store_with_an_account_is_known_to_be_served() {
         let store = MemoryStore::new();
-        let is_served = || store.local_writers().is_some_and(|writers| writers.is_served());
+        let is_served = || {
+            store
+                .local_writers()
+                .is_some_and(|writers| writers.is_served())
+        };
         assert!(!is_served());
         Tenants::default().add(Account::emulator(), Arc::new(store.clone()));
         assert!(is_served());

@@ -42,7 +42,10 @@ enum Runs {
     /// On the caller's runtime.
     Runtime(#[expect(dead_code, reason = "held until the test ends")] Server),
     /// On a separate thread.
-    Thread { stop: Option<oneshot::Sender<()>>, thread: Option<JoinHandle<()>> },
+    Thread {
+        stop: Option<oneshot::Sender<()>>,
+        thread: Option<JoinHandle<()>>,
+    },
 }
 
 impl TestServer {
@@ -60,7 +63,9 @@ impl TestServer {
     /// Panics if this machine has no free port.
     pub async fn serve<S: TableStore>(store: S) -> Self {
         let store: Arc<dyn TableStore> = Arc::new(store);
-        let server = listen(Arc::clone(&store)).await.expect("a free port on this machine");
+        let server = listen(Arc::clone(&store))
+            .await
+            .expect("a free port on this machine");
         Self::from_parts(
             store,
             &server.endpoint(EMULATOR_ACCOUNT),
@@ -74,21 +79,29 @@ impl TestServer {
     /// # Panics
     /// Panics if this machine has no free port or thread.
     pub fn start_on_thread() -> Self {
-        let store: Arc<dyn TableStore> = Arc::new(MemoryStore::with_profile(ServiceProfile::SERVED));
+        let store: Arc<dyn TableStore> =
+            Arc::new(MemoryStore::with_profile(ServiceProfile::SERVED));
         let (served, (started, starts)) = (Arc::clone(&store), mpsc::channel());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             runtime.expect("a runtime").block_on(async {
                 let server = listen(served).await.expect("a free port on this machine");
-                let addresses =
-                    (server.endpoint(EMULATOR_ACCOUNT), server.connection_string(EMULATOR_ACCOUNT));
+                let addresses = (
+                    server.endpoint(EMULATOR_ACCOUNT),
+                    server.connection_string(EMULATOR_ACCOUNT),
+                );
                 let _ = started.send(addresses);
                 let _ = stopped.await;
             });
         });
         let (endpoint, connection_string) = starts.recv().expect("a server");
-        let runs = Runs::Thread { stop: Some(stop), thread: Some(thread) };
+        let runs = Runs::Thread {
+            stop: Some(stop),
+            thread: Some(thread),
+        };
         Self::from_parts(store, &endpoint, connection_string, runs)
     }
 
@@ -99,7 +112,12 @@ impl TestServer {
         runs: Runs,
     ) -> Self {
         let connection_string = connection_string.expect("the emulator's account");
-        Self { store, endpoint: endpoint.to_owned(), connection_string, _runs: runs }
+        Self {
+            store,
+            endpoint: endpoint.to_owned(),
+            connection_string,
+            _runs: runs,
+        }
     }
 
     /// Returns the connection string, for clients of every language.
@@ -120,7 +138,10 @@ impl TestServer {
 
 async fn listen(store: Arc<dyn TableStore>) -> Result<Server, StartError> {
     let builder = Server::builder().account(Account::emulator(), store);
-    builder.listen((Ipv4Addr::LOCALHOST, 0).into()).start().await
+    builder
+        .listen((Ipv4Addr::LOCALHOST, 0).into())
+        .start()
+        .await
 }
 
 impl Drop for Runs {

@@ -70,26 +70,35 @@ impl SelfSigned {
     pub fn new(names: impl IntoIterator<Item = String>) -> Result<Self, InvalidCertificate> {
         use chrono::Datelike as _;
         let invalid = |error: rcgen::Error| InvalidCertificate(error.to_string());
-        let mut parameters =
-            rcgen::CertificateParams::new(names.into_iter().collect::<Vec<_>>()).map_err(invalid)?;
+        let mut parameters = rcgen::CertificateParams::new(names.into_iter().collect::<Vec<_>>())
+            .map_err(invalid)?;
         let first = chrono::Utc::now().date_naive() - chrono::Days::new(1);
         // The last moment is part of the validity (<https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5>) and is midnight at the start of
         // the last day: with one day more, the certificate would be valid for one second too long.
         let last = first + chrono::Days::new(Self::DAYS - 1);
-        let day =
-            |date: chrono::NaiveDate| rcgen::date_time_ymd(date.year(), date.month() as u8, date.day() as u8);
+        let day = |date: chrono::NaiveDate| {
+            rcgen::date_time_ymd(date.year(), date.month() as u8, date.day() as u8)
+        };
         (parameters.not_before, parameters.not_after) = (day(first), day(last));
-        parameters.distinguished_name.push(rcgen::DnType::CommonName, "table-server");
+        parameters
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "table-server");
         let key = rcgen::KeyPair::generate().map_err(invalid)?;
         let certificate = parameters.self_signed(&key).map_err(invalid)?.pem();
-        Ok(Self { certificate, key: key.serialize_pem(), valid_until: last })
+        Ok(Self {
+            certificate,
+            key: key.serialize_pem(),
+            valid_until: last,
+        })
     }
 }
 
 #[cfg(feature = "self-signed")]
 impl fmt::Debug for SelfSigned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SelfSigned").field("valid_until", &self.valid_until).finish_non_exhaustive()
+        f.debug_struct("SelfSigned")
+            .field("valid_until", &self.valid_until)
+            .finish_non_exhaustive()
     }
 }
 

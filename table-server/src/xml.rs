@@ -29,5 +29,7 @@ pub(crate) fn write<T: Serialize>(value: &T) -> Result<String, Failure> {
 fn outermost(xml: &str) -> Option<&str> {
     let mut tags = xml.split('<').skip(1);
     let first = tags.find(|tag| !tag.starts_with(['?', '!']))?;
-    first.split(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/')).next()
+    first
+        .split(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/'))
+        .next()
 }

@@ -31,6 +31,10 @@ fn main() {
     let (mut started, mut answered): (Vec<_>, Vec<_>) = (0..STARTS).map(|_| start()).unzip();
     for (what, times) in [("started", &mut started), ("first answer", &mut answered)] {
         times.sort();
-        println!("{what}: median {:?}, longest {:?}", times[STARTS / 2], times[STARTS - 1]);
+        println!(
+            "{what}: median {:?}, longest {:?}",
+            times[STARTS / 2],
+            times[STARTS - 1]
+        );
     }
 }

@@ -132,39 +132,80 @@ fn main() {
 
 #[expect(clippy::print_stdout, reason = "the result of the benchmark")]
 fn ratios() {
-    let (plain, employee, entity) = (plain(), employee(), employee().to_entity().expect("an entity"));
-    let (plain_json, json) = (serde_json::to_vec(&plain).expect("plain JSON"), encode(&employee));
+    let (plain, employee, entity) = (
+        plain(),
+        employee(),
+        employee().to_entity().expect("an entity"),
+    );
+    let (plain_json, json) = (
+        serde_json::to_vec(&plain).expect("plain JSON"),
+        encode(&employee),
+    );
     let row = |what: &str, target: &str, theirs: &dyn Fn(), ours: &dyn Fn()| {
         let repeat = |work: &dyn Fn()| (0..CODINGS).for_each(|_| work());
         let (theirs, ours) = rounds::medians(|_| repeat(theirs), |_| repeat(ours));
         let each = |time: std::time::Duration| time.as_nanos() / CODINGS as u128;
         let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
-        println!("| {what} | {} | {} | {ratio:.2} | {target} |", each(theirs), each(ours));
+        println!(
+            "| {what} | {} | {} | {ratio:.2} | {target} |",
+            each(theirs),
+            each(ours)
+        );
     };
     println!("| | serde_json, ns | this library, ns | ratio | target |\n|---|---|---|---|---|");
     let encode_plain = || drop(black_box(serde_json::to_vec(black_box(&plain))));
     let decode_plain = || drop(black_box(decode_plain(black_box(&plain_json))));
-    row("derived struct to JSON", "1.5", &encode_plain, &|| drop(black_box(encode(black_box(&employee)))));
-    row("JSON to derived struct", "1.25", &decode_plain, &|| drop(black_box(decode(black_box(&json)))));
+    row("derived struct to JSON", "1.5", &encode_plain, &|| {
+        drop(black_box(encode(black_box(&employee))))
+    });
+    row("JSON to derived struct", "1.25", &decode_plain, &|| {
+        drop(black_box(decode(black_box(&json))))
+    });
     let encode_entity = || drop(black_box(wire::encode_entity(black_box(&entity))));
     row("entity to JSON", "", &encode_plain, &encode_entity);
     let decode_entity = || drop(black_box(wire::decode_entity(black_box(&json))));
     row("JSON to entity", "", &decode_plain, &decode_entity);
     let read = decode_visited(&json);
-    assert_eq!(read, wire::decode_entity(&json).expect("wire JSON"), "both readers read the same");
+    assert_eq!(
+        read,
+        wire::decode_entity(&json).expect("wire JSON"),
+        "both readers read the same"
+    );
     let visit = || drop(black_box(decode_visited(black_box(&json))));
-    row("JSON to entity, compared with a visitor of `serde_json`", "", &visit, &decode_entity);
+    row(
+        "JSON to entity, compared with a visitor of `serde_json`",
+        "",
+        &visit,
+        &decode_entity,
+    );
 }
 
 fn measure(c: &mut Criterion) {
-    let (plain, employee, entity) = (plain(), employee(), employee().to_entity().expect("an entity"));
-    let (plain_json, json) = (serde_json::to_vec(&plain).expect("plain JSON"), encode(&employee));
+    let (plain, employee, entity) = (
+        plain(),
+        employee(),
+        employee().to_entity().expect("an entity"),
+    );
+    let (plain_json, json) = (
+        serde_json::to_vec(&plain).expect("plain JSON"),
+        encode(&employee),
+    );
     let mut group = c.benchmark_group("wire");
-    group.bench_function("encode/plain serde_json", |b| b.iter(|| serde_json::to_vec(black_box(&plain))));
-    group.bench_function("encode/entity", |b| b.iter(|| wire::encode_entity(black_box(&entity))));
-    group.bench_function("encode/derived", |b| b.iter(|| encode(black_box(&employee))));
-    group.bench_function("decode/plain serde_json", |b| b.iter(|| decode_plain(black_box(&plain_json))));
-    group.bench_function("decode/entity", |b| b.iter(|| wire::decode_entity(black_box(&json))));
+    group.bench_function("encode/plain serde_json", |b| {
+        b.iter(|| serde_json::to_vec(black_box(&plain)))
+    });
+    group.bench_function("encode/entity", |b| {
+        b.iter(|| wire::encode_entity(black_box(&entity)))
+    });
+    group.bench_function("encode/derived", |b| {
+        b.iter(|| encode(black_box(&employee)))
+    });
+    group.bench_function("decode/plain serde_json", |b| {
+        b.iter(|| decode_plain(black_box(&plain_json)))
+    });
+    group.bench_function("decode/entity", |b| {
+        b.iter(|| wire::decode_entity(black_box(&json)))
+    });
     group.bench_function("decode/derived", |b| b.iter(|| decode(black_box(&json))));
     group.finish();
 }

@@ -55,26 +55,40 @@ fn parse(text: &str) -> Result<(Vec<Rule>, Vec<Change>), Errors> {
     let (mut rules, mut changes) = (Vec::new(), Vec::<Change>::new());
     for (line, text) in (1..).zip(text.lines()) {
         let add = |changes: &mut Vec<Change>, text: &str, to: fn(&mut Change) -> &mut String| {
-            let change =
-                changes.last_mut().ok_or_else(|| vec![error(line, "code before the first `change`")])?;
+            let change = changes
+                .last_mut()
+                .ok_or_else(|| vec![error(line, "code before the first `change`")])?;
             let code = to(change);
             code.push_str(text);
             code.push('\n');
             Ok::<_, Errors>(())
         };
         if let Some(rule) = text.strip_prefix("rule ") {
-            let (name, sentence) =
-                rule.split_once(": ").ok_or_else(|| vec![error(line, "expected `rule NAME: SENTENCE`")])?;
-            rules.push(Rule { name: name.to_owned(), sentence: sentence.to_owned(), line });
+            let (name, sentence) = rule
+                .split_once(": ")
+                .ok_or_else(|| vec![error(line, "expected `rule NAME: SENTENCE`")])?;
+            rules.push(Rule {
+                name: name.to_owned(),
+                sentence: sentence.to_owned(),
+                line,
+            });
         } else if let Some(file) = text.strip_prefix("change ") {
             let (written, instead) = (String::new(), String::new());
-            changes.push(Change { file: file.to_owned(), written, instead, line });
+            changes.push(Change {
+                file: file.to_owned(),
+                written,
+                instead,
+                line,
+            });
         } else if let Some(code) = text.strip_prefix('-') {
             add(&mut changes, code, |change| &mut change.written)?;
         } else if let Some(code) = text.strip_prefix('+') {
             add(&mut changes, code, |change| &mut change.instead)?;
         } else if !text.is_empty() && !text.starts_with('#') && text != "schedule" {
-            return Err(vec![error(line, "expected `rule`, `change`, `schedule`, `-`, `+` or `#`")]);
+            return Err(vec![error(
+                line,
+                "expected `rule`, `change`, `schedule`, `-`, `+` or `#`",
+            )]);
         }
     }
     Ok((rules, changes))
@@ -91,13 +105,20 @@ fn check_rules(rules: &[Rule], changes: &[Change]) -> Result<(), Errors> {
     }
     for change in changes {
         for (at, _) in change.instead.match_indices("omits(") {
-            let name = change.instead[at + "omits(".len()..].split(')').next().unwrap_or_default();
+            let name = change.instead[at + "omits(".len()..]
+                .split(')')
+                .next()
+                .unwrap_or_default();
             if !rules.iter().any(|rule| rule.name == name) {
                 errors.push(error(change.line, &format!("there is no rule `{name}`")));
             }
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
+    }
 }
 
 /// Writes the copy, and the files that include it, below `OUT_DIR`.
@@ -114,30 +135,44 @@ fn copy(rules: &[Rule], changes: Vec<Change>) -> Result<(), Errors> {
     for file in &files {
         let relative = file.strip_prefix(source).expect("a file of the source");
         let text = fs::read_to_string(file).expect("a source file");
-        let changes = by_file.remove(&relative.to_string_lossy().replace('\\', "/")).unwrap_or_default();
+        let changes = by_file
+            .remove(&relative.to_string_lossy().replace('\\', "/"))
+            .unwrap_or_default();
         match mutated(&text, &changes) {
             Ok(text) => write(&copy.join(relative), &moved(&text)),
             Err(found) => errors.extend(found),
         }
     }
     for change in by_file.into_values().flatten() {
-        errors.push(error(change.line, &format!("table-patterns/src has no file '{}'", change.file)));
+        errors.push(error(
+            change.line,
+            &format!("table-patterns/src has no file '{}'", change.file),
+        ));
     }
     let root = copy.join("lib.rs");
     let root = root.to_string_lossy();
     write(
         &out.join("patterns.rs"),
-        &format!("#[path = {root:?}]\n#[allow(warnings, missing_docs)]\npub(crate) mod patterns;\n"),
+        &format!(
+            "#[path = {root:?}]\n#[allow(warnings, missing_docs)]\npub(crate) mod patterns;\n"
+        ),
     );
     write(&out.join("invariants.rs"), &invariants(rules));
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
+    }
 }
 
 /// Collects the source files without those of unit tests.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if path.is_dir() && name != "tests" {
             collect(&path, files);
         } else if name.ends_with(".rs") && name != "tests.rs" {
@@ -193,13 +228,19 @@ fn mutated(text: &str, changes: &[Change]) -> Result<String, Errors> {
 /// The places of code in a text. White space is not compared.
 fn places(text: &str, code: &str) -> Vec<Range<usize>> {
     let dense = |text: &str| -> (Vec<char>, Vec<usize>) {
-        text.char_indices().filter(|(_, c)| !c.is_whitespace()).map(|(at, c)| (c, at)).unzip()
+        text.char_indices()
+            .filter(|(_, c)| !c.is_whitespace())
+            .map(|(at, c)| (c, at))
+            .unzip()
     };
     let ((text, at), (code, _)) = (dense(text), dense(code));
     if code.is_empty() {
         return Vec::new();
     }
-    let windows = text.windows(code.len()).enumerate().filter(|(_, window)| *window == code);
+    let windows = text
+        .windows(code.len())
+        .enumerate()
+        .filter(|(_, window)| *window == code);
     windows
         .map(|(n, _)| {
             let last = n + code.len() - 1;

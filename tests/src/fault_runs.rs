@@ -46,7 +46,13 @@ pub(crate) struct FaultRun<'a> {
 impl<'a> FaultRun<'a> {
     fn new(path: &'a str, fault: Option<(InjectedFault, u64)>) -> Self {
         let (begun, requests) = (Cell::default(), Cell::default());
-        Self { path, fault, faults: FaultInjector::new(0), begun, requests }
+        Self {
+            path,
+            fault,
+            faults: FaultInjector::new(0),
+            begun,
+            requests,
+        }
     }
 
     /// Starts the path: later requests are requests of the path.
@@ -55,7 +61,8 @@ impl<'a> FaultRun<'a> {
         match self.fault {
             Some((InjectedFault::Crash(point), request)) => self.faults.crash_at(request, point),
             Some((InjectedFault::Loss(fault), request)) => {
-                self.faults.script((1..request).map(|_| None).chain([Some(fault)]));
+                self.faults
+                    .script((1..request).map(|_| None).chain([Some(fault)]));
             }
             None => {}
         }
@@ -66,7 +73,10 @@ impl<'a> FaultRun<'a> {
     pub(crate) fn end(&self) {
         let requests = self.faults.requests() - self.begun.get();
         let is_reached = self.fault.is_some_and(|(_, request)| request <= requests);
-        assert!(!is_reached || !self.faults.injected().is_empty(), "{self}: the fault was not injected");
+        assert!(
+            !is_reached || !self.faults.injected().is_empty(),
+            "{self}: the fault was not injected"
+        );
         self.requests.set(Some(requests));
     }
 
@@ -93,14 +103,23 @@ impl fmt::Display for FaultRun<'_> {
 /// Runs a path without a fault, which counts its requests. Then runs the path with each fault at every request,
 /// or at as many drawn requests as the scale of the backend says. Asserts that at least three quarters of these faults were injected: the others
 /// were meant for a request that their run did not send.
-pub(crate) async fn run_with_faults(harness: &Harness, path: &str, run: impl AsyncFn(&FaultRun<'_>)) {
+pub(crate) async fn run_with_faults(
+    harness: &Harness,
+    path: &str,
+    run: impl AsyncFn(&FaultRun<'_>),
+) {
     let first = FaultRun::new(path, None);
     run(&first).await;
-    let requests = first.requests.get().expect("the run reaches the end of the path");
+    let requests = first
+        .requests
+        .get()
+        .expect("the run reaches the end of the path");
     assert!(requests > 0, "{path}: the path sends no request");
     let mut rng = Rng::with_seed(SEED);
     let at = |fault| match harness.scale().faults {
-        None => (1..=requests).map(|request| (fault, request)).collect::<Vec<_>>(),
+        None => (1..=requests)
+            .map(|request| (fault, request))
+            .collect::<Vec<_>>(),
         Some(times) => (0..times).map(|_| (fault, rng.u64(1..=requests))).collect(),
     };
     let faults: Vec<_> = InjectedFault::ALL.into_iter().flat_map(at).collect();
@@ -110,11 +129,18 @@ pub(crate) async fn run_with_faults(harness: &Harness, path: &str, run: impl Asy
         async move {
             let one = FaultRun::new(path, Some(fault));
             run(&one).await;
-            assert!(one.requests.get().is_some(), "{one}: the run did not reach the end of the path");
+            assert!(
+                one.requests.get().is_some(),
+                "{one}: the run did not reach the end of the path"
+            );
             !one.faults.injected().is_empty()
         }
     });
     let runs: Vec<bool> = runs.buffer_unordered(AT_ONCE).collect().await;
     let injected = runs.iter().filter(|is_injected| **is_injected).count();
-    assert!(injected * 4 >= runs.len() * 3, "{path}: {injected} of {} faults were injected", runs.len());
+    assert!(
+        injected * 4 >= runs.len() * 3,
+        "{path}: {injected} of {} faults were injected",
+        runs.len()
+    );
 }

@@ -20,13 +20,22 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 /// The runtime that runs requests in real time. It ends with the process.
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+});
 
 /// Runs a request in another runtime, in real time. A blocking task stops the clock of a test with paused time
 /// while the request runs.
-pub(crate) async fn in_real_time<T: Send + 'static>(request: impl Future<Output = T> + Send + 'static) -> T {
-    spawn_blocking(move || RUNTIME.block_on(request)).await.expect("the request came to an end")
+pub(crate) async fn in_real_time<T: Send + 'static>(
+    request: impl Future<Output = T> + Send + 'static,
+) -> T {
+    spawn_blocking(move || RUNTIME.block_on(request))
+        .await
+        .expect("the request came to an end")
 }
 
 /// A store whose requests run in real time.
@@ -65,8 +74,14 @@ impl TableStore for RealTimeStore {
         in_real_time(async move { store.list_tables(prefix.as_deref(), from.as_ref()).await }).await
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let (store, table, key, select) = (self.0.clone(), table.clone(), key.clone(), select.cloned());
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let (store, table, key, select) =
+            (self.0.clone(), table.clone(), key.clone(), select.cloned());
         in_real_time(async move { store.get(&table, &key, select.as_ref()).await }).await
     }
 
@@ -76,7 +91,8 @@ impl TableStore for RealTimeStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let (store, table, query, from) = (self.0.clone(), table.clone(), query.clone(), from.cloned());
+        let (store, table, query, from) =
+            (self.0.clone(), table.clone(), query.clone(), from.cloned());
         in_real_time(async move { store.query(&table, &query, from.as_ref()).await }).await
     }
 
@@ -86,7 +102,8 @@ impl TableStore for RealTimeStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let (store, table, query, from) = (self.0.clone(), table.clone(), query.clone(), from.cloned());
+        let (store, table, query, from) =
+            (self.0.clone(), table.clone(), query.clone(), from.cloned());
         in_real_time(async move { store.query_readable(&table, &query, from.as_ref()).await }).await
     }
 
@@ -118,7 +135,12 @@ type BlobResult<T> = object_store::Result<T>;
 
 #[async_trait]
 impl ObjectStore for RealTimeBlobs {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> BlobResult<PutResult> {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> BlobResult<PutResult> {
         let (blobs, path) = (self.0.clone(), path.clone());
         in_real_time(async move { blobs.put_opts(&path, payload, options).await }).await
     }
@@ -129,7 +151,8 @@ impl ObjectStore for RealTimeBlobs {
         options: PutMultipartOptions,
     ) -> BlobResult<Box<dyn MultipartUpload>> {
         let (blobs, path) = (self.0.clone(), path.clone());
-        let upload = in_real_time(async move { blobs.put_multipart_opts(&path, options).await }).await?;
+        let upload =
+            in_real_time(async move { blobs.put_multipart_opts(&path, options).await }).await?;
         Ok(Box::new(RealTimeUpload(Arc::new(Mutex::new(upload)))))
     }
 
@@ -142,7 +165,13 @@ impl ObjectStore for RealTimeBlobs {
             let (attributes, extensions) = (found.attributes.clone(), found.extensions.clone());
             let bytes = found.bytes().await?;
             let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
-            Ok(GetResult { payload, meta, range, attributes, extensions })
+            Ok(GetResult {
+                payload,
+                meta,
+                range,
+                attributes,
+                extensions,
+            })
         })
         .await
     }
@@ -154,9 +183,12 @@ impl ObjectStore for RealTimeBlobs {
         let blobs = self.0.clone();
         let deleted = paths.chunks(DELETED_TOGETHER).then(move |paths| {
             let blobs = blobs.clone();
-            in_real_time(
-                async move { blobs.delete_stream(stream::iter(paths).boxed()).collect::<Vec<_>>().await },
-            )
+            in_real_time(async move {
+                blobs
+                    .delete_stream(stream::iter(paths).boxed())
+                    .collect::<Vec<_>>()
+                    .await
+            })
         });
         deleted.flat_map(stream::iter).boxed()
     }
@@ -164,7 +196,10 @@ impl ObjectStore for RealTimeBlobs {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, BlobResult<ObjectMeta>> {
         let (blobs, prefix) = (self.0.clone(), prefix.cloned());
         let listed = async move { blobs.list(prefix.as_ref()).collect::<Vec<_>>().await };
-        in_real_time(listed).map(stream::iter).flatten_stream().boxed()
+        in_real_time(listed)
+            .map(stream::iter)
+            .flatten_stream()
+            .boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> BlobResult<ListResult> {

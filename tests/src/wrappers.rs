@@ -10,7 +10,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
-use table_core::store::{GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
+};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -30,7 +32,12 @@ pub(crate) trait StoreWrapper: Send + Sync {
         self.inner().profile()
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         self.around(self.inner().get(table, key, select)).await
     }
 
@@ -50,7 +57,8 @@ pub(crate) trait StoreWrapper: Send + Sync {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        self.around(self.inner().query_readable(table, query, from)).await
+        self.around(self.inner().query_readable(table, query, from))
+            .await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -167,7 +175,14 @@ impl HookedStore {
         hook: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (requests, hook) = (AtomicU64::new(0), Mutex::new(Some(hook.boxed())));
-        Self { store, requests, hooked: AtomicU64::new(request), after: false, groups_only: false, hook }
+        Self {
+            store,
+            requests,
+            hooked: AtomicU64::new(request),
+            after: false,
+            groups_only: false,
+            hook,
+        }
     }
 
     /// Runs the hook before the first group transaction.
@@ -175,7 +190,10 @@ impl HookedStore {
         store: Arc<dyn TableStore>,
         hook: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        Self { groups_only: true, ..Self::before_request(1, store, hook) }
+        Self {
+            groups_only: true,
+            ..Self::before_request(1, store, hook)
+        }
     }
 
     /// Runs the hook before a request that [`arm`](Self::arm) sets later.
@@ -191,7 +209,10 @@ impl HookedStore {
         store: Arc<dyn TableStore>,
         hook: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        Self { after: true, ..Self::unarmed(store, hook) }
+        Self {
+            after: true,
+            ..Self::unarmed(store, hook)
+        }
     }
 
     /// Runs the hook at this request; the next request is 1.
@@ -207,7 +228,11 @@ impl HookedStore {
 
     async fn count(&self) {
         if self.requests.fetch_add(1, Ordering::SeqCst) + 1 == self.hooked.load(Ordering::SeqCst) {
-            let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let hook = self
+                .hook
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             if let Some(hook) = hook {
                 hook.await;
             }
@@ -217,7 +242,9 @@ impl HookedStore {
 
 impl fmt::Debug for HookedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookedStore").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("HookedStore")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -260,7 +287,11 @@ pub(crate) struct InFlightStore {
 
 impl InFlightStore {
     pub(crate) fn new(store: Arc<dyn TableStore>) -> Self {
-        Self { store, now: AtomicUsize::new(0), max: AtomicUsize::new(0) }
+        Self {
+            store,
+            now: AtomicUsize::new(0),
+            max: AtomicUsize::new(0),
+        }
     }
 
     /// The largest number of requests that were in flight at once since the last reset.
@@ -338,7 +369,9 @@ impl StoreWrapper for UnsortedStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        StoreWrapper::query(self, table, query, from).await.map(ReadablePage::from)
+        StoreWrapper::query(self, table, query, from)
+            .await
+            .map(ReadablePage::from)
     }
 }
 
@@ -381,7 +414,9 @@ impl StoreWrapper for SmallPageStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        StoreWrapper::query(self, table, query, from).await.map(ReadablePage::from)
+        StoreWrapper::query(self, table, query, from)
+            .await
+            .map(ReadablePage::from)
     }
 }
 
@@ -399,7 +434,10 @@ impl LaterIsFaster {
     const DELAYED: u64 = 20;
 
     pub(crate) fn new(store: Arc<dyn TableStore>) -> Self {
-        Self { store, requests: AtomicU64::new(0) }
+        Self {
+            store,
+            requests: AtomicU64::new(0),
+        }
     }
 
     /// Delays the next requests.
@@ -416,7 +454,10 @@ impl StoreWrapper for LaterIsFaster {
 
     async fn around<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
         let earlier = self.requests.fetch_add(1, Ordering::SeqCst);
-        sleep(Duration::from_millis(2 * Self::DELAYED.saturating_sub(earlier))).await;
+        sleep(Duration::from_millis(
+            2 * Self::DELAYED.saturating_sub(earlier),
+        ))
+        .await;
         request.await
     }
 }

@@ -9,8 +9,9 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result, UploadPart,
 };
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, Faulty};
 use table_core::memory::MemoryStore;
@@ -49,22 +50,44 @@ impl FaultyBlobs {
     }
 
     fn of(blobs: Arc<dyn ObjectStore>, faults: FaultInjector, of_tables: FaultInjector) -> Self {
-        let (memory, table) = (MemoryStore::new(), TableName::new("Requests").expect("a legal name"));
-        memory.create_table(&table).now_or_never().expect("no waiting").expect("a new table");
+        let (memory, table) = (
+            MemoryStore::new(),
+            TableName::new("Requests").expect("a legal name"),
+        );
+        memory
+            .create_table(&table)
+            .now_or_never()
+            .expect("no waiting")
+            .expect("a new table");
         let ledger = Arc::new(Faulty::new(memory, faults.clone()));
         let (refuses, is_unconditional, earlier) = (Arc::default(), Arc::default(), Arc::default());
-        Self { blobs, ledger, table, faults, of_tables, refuses, is_unconditional, earlier }
+        Self {
+            blobs,
+            ledger,
+            table,
+            faults,
+            of_tables,
+            refuses,
+            is_unconditional,
+            earlier,
+        }
     }
 
     /// Makes the `n`th request from now (from 1) fail, before or after it takes effect. With `crashes`, all later requests
     /// to blobs and tables fail too.
     pub(crate) fn fail_at(&self, n: u64, point: CrashPoint, crashes: bool) {
-        self.earlier.store(self.faults.injected().len(), Ordering::SeqCst);
+        self.earlier
+            .store(self.faults.injected().len(), Ordering::SeqCst);
         if crashes {
             return self.faults.crash_at(n, point);
         }
-        let fault = if point == CrashPoint::Before { Fault::LoseRequest } else { Fault::LoseAnswer };
-        self.faults.script((1..n).map(|_| None).chain([Some(fault)]));
+        let fault = if point == CrashPoint::Before {
+            Fault::LoseRequest
+        } else {
+            Fault::LoseAnswer
+        };
+        self.faults
+            .script((1..n).map(|_| None).chain([Some(fault)]));
     }
 
     /// Refuses all later requests, as for a bucket that does not exist.
@@ -92,12 +115,24 @@ impl FaultyBlobs {
             return Err(lost());
         }
         if self.refuses.load(Ordering::SeqCst) {
-            return Err(Error::NotFound { path: "bucket".to_owned(), source: "no such bucket".into() });
+            return Err(Error::NotFound {
+                path: "bucket".to_owned(),
+                source: "no such bucket".into(),
+            });
         }
         let row = Entity::new("request", Uuid::new_v4().to_string()).expect("a legal key");
         let key = row.key().clone();
-        let answered = self.ledger.write(&self.table, Operation::Insert(row)).await.is_ok();
-        let arrived = self.ledger.inner().get(&self.table, &key, None).await.is_ok_and(|row| row.is_some());
+        let answered = self
+            .ledger
+            .write(&self.table, Operation::Insert(row))
+            .await
+            .is_ok();
+        let arrived = self
+            .ledger
+            .inner()
+            .get(&self.table, &key, None)
+            .await
+            .is_ok_and(|row| row.is_some());
         let answer = if arrived { request.await } else { Err(lost()) };
         if self.faults.is_crashed() && !self.of_tables.is_crashed() {
             // The next request to tables finds the process dead.
@@ -108,7 +143,10 @@ impl FaultyBlobs {
 }
 
 fn lost() -> Error {
-    Error::Generic { store: "faulty", source: "the blob store cannot be reached (injected)".into() }
+    Error::Generic {
+        store: "faulty",
+        source: "the blob store cannot be reached (injected)".into(),
+    }
 }
 
 impl fmt::Display for FaultyBlobs {
@@ -119,7 +157,12 @@ impl fmt::Display for FaultyBlobs {
 
 #[async_trait]
 impl ObjectStore for FaultyBlobs {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         if options.mode != PutMode::Overwrite && self.is_unconditional.load(Ordering::SeqCst) {
             return Err(Error::NotImplemented {
                 operation: "a conditional put".to_owned(),
@@ -134,15 +177,23 @@ impl ObjectStore for FaultyBlobs {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let upload = self.run(self.blobs.put_multipart_opts(path, options)).await?;
-        Ok(Box::new(FaultyUpload { upload, of: self.clone() }))
+        let upload = self
+            .run(self.blobs.put_multipart_opts(path, options))
+            .await?;
+        Ok(Box::new(FaultyUpload {
+            upload,
+            of: self.clone(),
+        }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.run(self.blobs.get_opts(path, options)).await
     }
 
-    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         let this = self.clone();
         let deleted = paths.and_then(move |path| {
             let this = this.clone();
@@ -153,7 +204,9 @@ impl ObjectStore for FaultyBlobs {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (this, names) = (self.clone(), self.blobs.list(prefix));
-        async move { this.run(async { Ok(names) }).await }.try_flatten_stream().boxed()
+        async move { this.run(async { Ok(names) }).await }
+            .try_flatten_stream()
+            .boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

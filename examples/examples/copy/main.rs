@@ -80,7 +80,10 @@ async fn copy_blobs(
     let copied = blobs::copy(stores, args.concurrency, bar.counter()).await?;
     bar.finish();
     let (count, bytes) = (copied.blobs, copied.bytes);
-    writeln!(io::stdout(), "blobs: {count} copied ({bytes} bytes), hashes are equal")?;
+    writeln!(
+        io::stdout(),
+        "blobs: {count} copied ({bytes} bytes), hashes are equal"
+    )?;
     Ok(())
 }
 
@@ -93,23 +96,31 @@ async fn copy(
 ) -> Result<()> {
     let bar = progress.begin(table.as_str());
     // The opened stores already retry requests; memory and the embedded store need no retry.
-    let options = BulkOptions::default().with_concurrency(args.concurrency).with_retry(None);
-    let job = CopyJob::new((Arc::clone(&from.store), table.clone()), (Arc::clone(to), table.clone()))
-        // The name of the checkpoint: it must identify the source.
-        .resumable(from.identity.clone())
-        .with_options(options)
-        // Blobs, including those of indexes, were already copied and compared.
-        .rows_only()
-        // Only the programs of this machine write the source.
-        .trust_definitions()
-        .on_progress(bar.counter());
+    let options = BulkOptions::default()
+        .with_concurrency(args.concurrency)
+        .with_retry(None);
+    let job = CopyJob::new(
+        (Arc::clone(&from.store), table.clone()),
+        (Arc::clone(to), table.clone()),
+    )
+    // The name of the checkpoint: it must identify the source.
+    .resumable(from.identity.clone())
+    .with_options(options)
+    // Blobs, including those of indexes, were already copied and compared.
+    .rows_only()
+    // Only the programs of this machine write the source.
+    .trust_definitions()
+    .on_progress(bar.counter());
     let report = job.run().await?;
     bar.start_comparison(report.rows);
     let compared = job.verify().await?;
     bar.finish();
     let (rows, resumed) = (report.rows, report.resumed);
     let found = describe(table, &compared)?;
-    writeln!(io::stdout(), "{table}: rows copied: {rows} (in an earlier run: {resumed}); {found}")?;
+    writeln!(
+        io::stdout(),
+        "{table}: rows copied: {rows} (in an earlier run: {resumed}); {found}"
+    )?;
     Ok(())
 }
 
@@ -119,7 +130,9 @@ fn describe(table: &TableName, compared: &Comparison) -> Result<String> {
     if compared.equal {
         return Ok("source and target are equal".to_owned());
     }
-    let added = some.iter().all(|difference| matches!(difference, Difference::OnlyInSecond(_)));
+    let added = some
+        .iter()
+        .all(|difference| matches!(difference, Difference::OnlyInSecond(_)));
     // With fewer differences the list is complete.
     if added && (1..MAX_LISTED_DIFFERENCES).contains(&some.len()) {
         return Ok(format!(

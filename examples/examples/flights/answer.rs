@@ -25,7 +25,10 @@ pub(crate) struct QuestionResult {
 #[serde(untagged)]
 pub(crate) enum Answer {
     /// One flight: its destination and its departure delay in minutes.
-    Flight { dest: String, dep_delay: Option<i32> },
+    Flight {
+        dest: String,
+        dep_delay: Option<i32>,
+    },
     /// A carrier's day: its flights and their miles.
     CarrierDay { flights: u64, distance: i64 },
     /// The latest departures, as local times.
@@ -35,7 +38,11 @@ pub(crate) enum Answer {
     /// The temperatures of a day's hours, °F.
     Weather { hours: Vec<Option<f64>> },
     /// The number of days with flights, and the busiest day with its number of flights.
-    Days { days: u64, busiest: String, flights: u64 },
+    Days {
+        days: u64,
+        busiest: String,
+        flights: u64,
+    },
     /// A plane's flights, and their minutes in the air.
     Plane { flights: u64, air_time: i64 },
     /// The number of planes.
@@ -43,7 +50,12 @@ pub(crate) enum Answer {
     /// The number of flights.
     Count { flights: u64 },
     /// The raw lines of a day.
-    Csv { day: String, bytes: u64, lines: u64, sha256: String },
+    Csv {
+        day: String,
+        bytes: u64,
+        lines: u64,
+        sha256: String,
+    },
     /// The number of flights in the remaining tables.
     Remaining { remaining: u64 },
 }
@@ -56,8 +68,18 @@ impl QuestionResult {
         cost: &RequestCounts,
         time: Duration,
     ) -> Self {
-        let access_path = cost.costliest_path().map(|path| path.to_string()).unwrap_or_default();
-        Self { question, pattern, access_path, requests: cost.total(), answer, time }
+        let access_path = cost
+            .costliest_path()
+            .map(|path| path.to_string())
+            .unwrap_or_default();
+        Self {
+            question,
+            pattern,
+            access_path,
+            requests: cost.total(),
+            answer,
+            time,
+        }
     }
 }
 
@@ -65,21 +87,40 @@ impl QuestionResult {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flight { dest, dep_delay: Some(minutes) } => {
+            Self::Flight {
+                dest,
+                dep_delay: Some(minutes),
+            } => {
                 write!(f, "to {dest}, left {minutes} min late")
             }
-            Self::Flight { dest, dep_delay: None } => write!(f, "to {dest}, cancelled"),
-            Self::CarrierDay { flights, distance } => write!(f, "{flights} flights, {distance} miles"),
+            Self::Flight {
+                dest,
+                dep_delay: None,
+            } => write!(f, "to {dest}, cancelled"),
+            Self::CarrierDay { flights, distance } => {
+                write!(f, "{flights} flights, {distance} miles")
+            }
             Self::Latest { scheduled } => f.write_str(&first_and_last(scheduled)),
             Self::Airlines(counts) => f.write_str(&largest_airline(counts)),
             Self::Weather { hours } => f.write_str(&temperatures(hours)),
-            Self::Days { days, busiest, flights } => {
-                write!(f, "{days} days, the busiest {busiest} with {flights} flights")
+            Self::Days {
+                days,
+                busiest,
+                flights,
+            } => {
+                write!(
+                    f,
+                    "{days} days, the busiest {busiest} with {flights} flights"
+                )
             }
-            Self::Plane { flights, air_time } => write!(f, "{flights} flights, {air_time} min in the air"),
+            Self::Plane { flights, air_time } => {
+                write!(f, "{flights} flights, {air_time} min in the air")
+            }
             Self::Planes { planes } => write!(f, "{planes} planes"),
             Self::Count { flights } => write!(f, "{flights} flights"),
-            Self::Csv { day, bytes, lines, .. } => {
+            Self::Csv {
+                day, bytes, lines, ..
+            } => {
                 write!(f, "{lines} lines of {day}, {bytes} bytes (hash: --json)")
             }
             Self::Remaining { remaining } => write!(f, "{remaining} flights left"),

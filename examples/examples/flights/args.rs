@@ -29,7 +29,11 @@ pub(crate) struct Args {
 impl Args {
     /// Returns the requested store. By default the bundled data and other data have separate directories.
     pub(crate) fn store(&self) -> StoreSpec {
-        let name = if self.data.is_some() { "flights-data" } else { "flights-january" };
+        let name = if self.data.is_some() {
+            "flights-data"
+        } else {
+            "flights-january"
+        };
         let workspace = package().parent().unwrap_or(package());
         let default = || StoreSpec::Embedded(workspace.join("target").join(name));
         self.store.clone().unwrap_or_else(default)

@@ -22,7 +22,12 @@ const CONCURRENCY: usize = 8;
 
 /// The lines of a day, without the headers. More than 32,768 bytes, as on every day of the bundled data, are in a blob.
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "DayFile", rename_all = "PascalCase", partition_key = "flights", row_key = "{date}")]
+#[entity(
+    type = "DayFile",
+    rename_all = "PascalCase",
+    partition_key = "flights",
+    row_key = "{date}"
+)]
 pub(crate) struct DayFile {
     date: NaiveDate,
     #[large]
@@ -58,7 +63,9 @@ impl DayFiles {
     /// Reads a day's lines as a stream and hashes them. They are never completely in memory.
     pub(crate) async fn answer(&self, day: NaiveDate) -> Result<Answer> {
         let found = self.0.read_stream(DayFile::key(day)?, DayFile::CSV).await?;
-        let mut content = found.ok_or_else(|| format!("there is no file of {day}"))?.content;
+        let mut content = found
+            .ok_or_else(|| format!("there is no file of {day}"))?
+            .content;
         let (mut hash, mut bytes, mut lines) = (Sha256::new(), 0, 0);
         while let Some(piece) = content.try_next().await? {
             hash.update(&piece);
@@ -69,7 +76,12 @@ impl DayFiles {
         for byte in hash.finalize() {
             write!(sha256, "{byte:02x}")?;
         }
-        Ok(Answer::Csv { day: day.to_string(), bytes, lines, sha256 })
+        Ok(Answer::Csv {
+            day: day.to_string(),
+            bytes,
+            lines,
+            sha256,
+        })
     }
 }
 
@@ -80,5 +92,8 @@ fn days(flights: &DataFile) -> Result<Vec<DayFile>> {
         let (row, raw) = row?;
         days.entry(row.date()?).or_default().extend_from_slice(raw);
     }
-    Ok(days.into_iter().map(|(date, csv)| DayFile { date, csv }).collect())
+    Ok(days
+        .into_iter()
+        .map(|(date, csv)| DayFile { date, csv })
+        .collect())
 }

@@ -27,11 +27,16 @@ pub(crate) fn read_in_background<T: Send + 'static>(
 }
 
 /// Sends entities in chunks to the writer. Stops without an error if the writer has failed, because the writer reports its own error.
-pub(crate) fn send_chunks<T>(sender: &Sender<Vec<T>>, items: impl Iterator<Item = Result<T>>) -> Result<()> {
+pub(crate) fn send_chunks<T>(
+    sender: &Sender<Vec<T>>,
+    items: impl Iterator<Item = Result<T>>,
+) -> Result<()> {
     let mut chunk = Vec::with_capacity(CHUNK_ENTITIES);
     for item in items {
         chunk.push(item?);
-        if chunk.len() == CHUNK_ENTITIES && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
+        if chunk.len() == CHUNK_ENTITIES
+            && sender.blocking_send(std::mem::take(&mut chunk)).is_err()
+        {
             return Ok(());
         }
     }

@@ -22,8 +22,13 @@ pub(crate) fn entities_without_indexes(
     data: &DataSet,
     months: &Months,
 ) -> Result<impl Iterator<Item = Result<(TableName, Entity)>>> {
-    let weather = weather_days(&data.weather)?.into_iter().map(|day| of_table(WEATHER, &day));
-    let departures = data.flights.rows()?.map(|row| of_table(DEPARTURES, &departure(&row?)?));
+    let weather = weather_days(&data.weather)?
+        .into_iter()
+        .map(|day| of_table(WEATHER, &day));
+    let departures = data
+        .flights
+        .rows()?
+        .map(|row| of_table(DEPARTURES, &departure(&row?)?));
     let of_month = data.flights.rows()?.map(|row| {
         let flight = month_flight(&row?)?;
         Ok((months.table_name(flight.day())?, flight.to_entity()?))
@@ -33,14 +38,24 @@ pub(crate) fn entities_without_indexes(
 
 /// Returns the airlines and planes.
 pub(crate) fn airlines_and_planes(data: &DataSet) -> Result<Entities<'_>> {
-    let airlines = data.airlines.rows()?.map(|row| Ok(airline(&row?)?.to_entity()?));
-    let planes = data.planes.rows()?.map(|row| Ok(plane(&row?)?.to_entity()?));
+    let airlines = data
+        .airlines
+        .rows()?
+        .map(|row| Ok(airline(&row?)?.to_entity()?));
+    let planes = data
+        .planes
+        .rows()?
+        .map(|row| Ok(plane(&row?)?.to_entity()?));
     Ok(Box::new(airlines.chain(planes)))
 }
 
 /// Returns the flights.
 pub(crate) fn flights(data: &DataSet) -> Result<Entities<'_>> {
-    Ok(Box::new(data.flights.rows()?.map(|row| Ok(flight(&row?)?.to_entity()?))))
+    Ok(Box::new(
+        data.flights
+            .rows()?
+            .map(|row| Ok(flight(&row?)?.to_entity()?)),
+    ))
 }
 
 fn of_table(table: &str, entity: &impl TableEntity) -> Result<(TableName, Entity)> {
@@ -48,7 +63,10 @@ fn of_table(table: &str, entity: &impl TableEntity) -> Result<(TableName, Entity
 }
 
 fn airline(row: &Row) -> Result<Airline> {
-    Ok(Airline { carrier: row.required("carrier")?, name: row.required("name")? })
+    Ok(Airline {
+        carrier: row.required("carrier")?,
+        name: row.required("name")?,
+    })
 }
 
 fn plane(row: &Row) -> Result<Plane> {
@@ -113,7 +131,10 @@ pub(crate) fn overview(data: &DataSet) -> Result<Overview> {
         let row = row?;
         let date = row.date()?;
         overview.months.insert(date.with_day(1).unwrap_or(date));
-        *overview.departures.entry((row.required("origin")?, date)).or_default() += 1;
+        *overview
+            .departures
+            .entry((row.required("origin")?, date))
+            .or_default() += 1;
     }
     Ok(overview)
 }
@@ -130,9 +151,15 @@ fn weather_days(file: &DataFile) -> Result<Vec<WeatherDay>> {
     let mut days: BTreeMap<(String, NaiveDate), Day> = BTreeMap::new();
     for row in file.rows()? {
         let row = row?;
-        days.entry((row.required("origin")?, row.date()?)).or_default().observe(&row)?;
+        days.entry((row.required("origin")?, row.date()?))
+            .or_default()
+            .observe(&row)?;
     }
-    let finish = |((airport, date), day): (_, Day)| WeatherDay { airport, date, hours: day.hours };
+    let finish = |((airport, date), day): (_, Day)| WeatherDay {
+        airport,
+        date,
+        hours: day.hours,
+    };
     Ok(days.into_iter().map(finish).collect())
 }
 
@@ -141,7 +168,10 @@ impl Day {
     /// clocks went back. A third one is an error in the data.
     fn observe(&mut self, row: &Row) -> Result<()> {
         let hour = row.required("hour")?;
-        let seen = self.seen.get_mut(hour).ok_or_else(|| row.error("hour", "a day has the hours 0 to 23"))?;
+        let seen = self
+            .seen
+            .get_mut(hour)
+            .ok_or_else(|| row.error("hour", "a day has the hours 0 to 23"))?;
         *seen += 1;
         let again = match seen {
             1 => false,

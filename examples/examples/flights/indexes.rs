@@ -35,7 +35,9 @@ pub(crate) async fn open<T: IndexedEntity>(
 }
 
 /// Opens the table for reading.
-pub(crate) async fn open_to_read<T: IndexedEntity>(store: &Arc<dyn TableStore>) -> Result<IndexedTable<T>> {
+pub(crate) async fn open_to_read<T: IndexedEntity>(
+    store: &Arc<dyn TableStore>,
+) -> Result<IndexedTable<T>> {
     let options = IndexOptions::default();
     Ok(IndexedTable::open_to_read(Arc::clone(store), FLIGHTS, Vec::new(), options).await?)
 }
@@ -47,8 +49,11 @@ pub(crate) async fn insert<T: IndexedEntity>(
     read: fn(&DataSet) -> Result<Entities<'_>>,
     progress: &Progress,
 ) -> Result<()> {
-    let (entities, reader) = read_in_background(data, move |data, sender| send_chunks(sender, read(data)?));
-    let options = BulkInsert::default().with_concurrency(concurrency).with_window(WINDOW);
+    let (entities, reader) =
+        read_in_background(data, move |data, sender| send_chunks(sender, read(data)?));
+    let options = BulkInsert::default()
+        .with_concurrency(concurrency)
+        .with_window(WINDOW);
     let mut outcomes = Box::pin(table.entities().insert_all(entities.map(Ok), options));
     let mut pending = false;
     while let Some(outcome) = outcomes.try_next().await? {
@@ -59,7 +64,11 @@ pub(crate) async fn insert<T: IndexedEntity>(
     // Some entries were not written in time. A sweep writes them; it waits for leases, so this loop does not spin. (&[]: the table has no
     // unique index in another partition or table.)
     while pending {
-        let swept = table.entities().journal().sweep(&[], KEEP_ABORT_ROWS).await?;
+        let swept = table
+            .entities()
+            .journal()
+            .sweep(&[], KEEP_ABORT_ROWS)
+            .await?;
         if let Some((_, error)) = swept.failures.into_iter().next() {
             return Err(error.into());
         }
@@ -69,7 +78,10 @@ pub(crate) async fn insert<T: IndexedEntity>(
 }
 
 /// Builds the index of delays over the loaded flights, unless it exists. Other programs may write the table during the build.
-pub(crate) async fn build_delays(store: &Arc<dyn TableStore>, options: &IndexOptions) -> Result<()> {
+pub(crate) async fn build_delays(
+    store: &Arc<dyn TableStore>,
+    options: &IndexOptions,
+) -> Result<()> {
     let flights = open::<Flight>(store, options).await?;
     if flights.entities().state(DELAY) == IndexState::Readable {
         return Ok(());
@@ -77,7 +89,10 @@ pub(crate) async fn build_delays(store: &Arc<dyn TableStore>, options: &IndexOpt
     let bar = spinner("by delay");
     let build = flights.entities().build(DELAY)?.on_progress(|progress| {
         bar.set_position(progress.entities as u64);
-        bar.set_message(format!("{} entries in {} groups", progress.entries, progress.groups));
+        bar.set_message(format!(
+            "{} entries in {} groups",
+            progress.entries, progress.groups
+        ));
     });
     build.run().await?;
     bar.abandon();

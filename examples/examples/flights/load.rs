@@ -15,8 +15,8 @@ use crate::args::Args;
 use crate::day_csv::{DayFiles, FILES};
 use crate::feed::{read_in_background, send_chunks};
 use crate::model::{
-    DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane, WEATHER,
-    YEARS,
+    DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane,
+    WEATHER, YEARS,
 };
 use crate::progress::Progress;
 use crate::{import, indexes, months};
@@ -24,7 +24,14 @@ use crate::{import, indexes, months};
 /// The RowKey of the [`Import`]. Change it when the tables change, so that a store of an earlier version is loaded again.
 const NAME: &str = "nycflights13_v2";
 /// The tables that a load drops and creates, in addition to the tables of the months and the files.
-const TABLES: [&str; 6] = [WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS];
+const TABLES: [&str; 6] = [
+    WEATHER,
+    FLIGHTS,
+    FLIGHTS_BY_TAIL,
+    FLIGHTS_BY_DELAY,
+    DEPARTURES,
+    YEARS,
+];
 
 /// Ensures that the store holds the complete data set, and loads it if not.
 ///
@@ -53,23 +60,41 @@ pub(crate) async fn ensure(
         );
     }
     imports.create_if_missing().await?;
-    let import = Import { name: NAME.to_owned(), fingerprint, complete: false, entities: 0 };
+    let import = Import {
+        name: NAME.to_owned(),
+        fingerprint,
+        complete: false,
+        entities: 0,
+    };
     imports.upsert(&import).await?;
     recreate_tables(store).await?;
     files.clear().await?;
     files.load(&data.flights).await?;
     let entities = load(store, options, data).await?;
-    imports.upsert(&Import { complete: true, entities, ..import }).await?;
+    imports
+        .upsert(&Import {
+            complete: true,
+            entities,
+            ..import
+        })
+        .await?;
     Ok(())
 }
 
 /// Returns the imports of this program. Without any, the tables of a load must not exist, because the load would drop the tables of
 /// another program.
-async fn earlier_imports(store: &Arc<dyn TableStore>, imports: &Table<Import>) -> Result<Vec<Import>> {
+async fn earlier_imports(
+    store: &Arc<dyn TableStore>,
+    imports: &Table<Import>,
+) -> Result<Vec<Import>> {
     let tables = store.all_tables(None).await?;
     let is = |table: &TableName, name: &str| table.as_str().eq_ignore_ascii_case(name);
     if tables.iter().any(|table| is(table, IMPORTS)) {
-        let earlier = imports.query().partition(Import::partition()?).all().await?;
+        let earlier = imports
+            .query()
+            .partition(Import::partition()?)
+            .all()
+            .await?;
         if !earlier.is_empty() {
             return Ok(earlier);
         }
@@ -79,8 +104,9 @@ async fn earlier_imports(store: &Arc<dyn TableStore>, imports: &Table<Import>) -
         let month = name.strip_prefix(&MONTHS.to_ascii_lowercase());
         month.is_some_and(|month| month.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let of_load =
-        |table: &&TableName| TABLES.iter().any(|name| is(table, name)) || is(table, FILES) || of_month(table);
+    let of_load = |table: &&TableName| {
+        TABLES.iter().any(|name| is(table, name)) || is(table, FILES) || of_month(table)
+    };
     match tables.iter().find(of_load) {
         Some(table) => Err(format!(
             "the store has a table {table} that this program has not created, and loading would drop it: use another store"
@@ -105,7 +131,10 @@ async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
 async fn load(store: &Arc<dyn TableStore>, options: &IndexOptions, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
         (WEATHER, data.weather.row_count() / 24),
-        (FLIGHTS, data.flights.row_count() + data.airlines.row_count() + data.planes.row_count()),
+        (
+            FLIGHTS,
+            data.flights.row_count() + data.airlines.row_count() + data.planes.row_count(),
+        ),
         (DEPARTURES, data.flights.row_count()),
         (MONTHS, data.flights.row_count()),
     ]);
@@ -115,8 +144,18 @@ async fn load(store: &Arc<dyn TableStore>, options: &IndexOptions, data: DataSet
     let planes = indexes::open::<Plane>(store, options).await?;
     let data = Arc::new(data);
     tokio::try_join!(
-        indexes::insert((&planes, options.concurrency), &data, import::airlines_and_planes, &progress),
-        indexes::insert((&flights, options.concurrency), &data, import::flights, &progress),
+        indexes::insert(
+            (&planes, options.concurrency),
+            &data,
+            import::airlines_and_planes,
+            &progress
+        ),
+        indexes::insert(
+            (&flights, options.concurrency),
+            &data,
+            import::flights,
+            &progress
+        ),
         insert_entities_without_indexes((store, 2 * options.concurrency), &data, &progress),
     )?;
     Ok(progress.finish())
@@ -135,14 +174,23 @@ async fn insert_entities_without_indexes(
     });
     let inserts = entities.map(|(table, entity)| Ok((table, Operation::Insert(entity))));
     // The opened store already retries requests where that is necessary, so the bulk writer need not.
-    let options = BulkOptions::default().with_concurrency(concurrency).with_retry(None);
+    let options = BulkOptions::default()
+        .with_concurrency(concurrency)
+        .with_retry(None);
     let writer = BulkWriter::with_options(Arc::clone(store), options);
     let mut outcomes = Box::pin(writer.outcomes(inserts));
     while let Some(outcome) = outcomes.try_next().await? {
         outcome.result?;
         let table = outcome.table.as_str();
         // All month tables share a bar.
-        progress.advance(if table.starts_with(MONTHS) { MONTHS } else { table }, 1);
+        progress.advance(
+            if table.starts_with(MONTHS) {
+                MONTHS
+            } else {
+                table
+            },
+            1,
+        );
     }
     reader.await?
 }

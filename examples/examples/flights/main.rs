@@ -67,7 +67,12 @@ async fn plot(dir: &Path, results: &[QuestionResult], questions: &Questions) -> 
         plots::temperatures(dir, "Temperature at Newark (EWR) on 1 January 2013", hours)?;
     }
     let days = questions.flights_per_day().await?;
-    plots::flights_per_day(dir, "flights-per-day.svg", "Flights per day, New York City", &days)?;
+    plots::flights_per_day(
+        dir,
+        "flights-per-day.svg",
+        "Flights per day, New York City",
+        &days,
+    )?;
     let jfk = questions.jfk_departures().await?;
     plots::flights_per_day(dir, "jfk-per-day.svg", "Departures per day, JFK", &jfk)?;
     eprintln!("The plots are in {}.", dir.display());

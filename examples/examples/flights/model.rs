@@ -151,7 +151,12 @@ pub(crate) struct Carrier {
 
 /// An airline's name.
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Airline", rename_all = "PascalCase", partition_key = "airline", row_key = "{carrier}")]
+#[entity(
+    type = "Airline",
+    rename_all = "PascalCase",
+    partition_key = "airline",
+    row_key = "{carrier}"
+)]
 pub(crate) struct Airline {
     pub(crate) carrier: String,
     pub(crate) name: String,
@@ -159,7 +164,12 @@ pub(crate) struct Airline {
 
 /// Describes the loaded data, so that nothing is loaded twice and an interrupted load is detected.
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Import", rename_all = "PascalCase", partition_key = "import", row_key = "{name}")]
+#[entity(
+    type = "Import",
+    rename_all = "PascalCase",
+    partition_key = "import",
+    row_key = "{name}"
+)]
 pub(crate) struct Import {
     pub(crate) name: String,
     pub(crate) fingerprint: String,
@@ -169,8 +179,17 @@ pub(crate) struct Import {
 
 /// A plane, as registered. An index by manufacturer and seats is in other partitions of the table.
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Plane", rename_all = "PascalCase", partition_key = "plane", row_key = "{tail_number}")]
-#[index(manufacturer, partition_key = "manufacturer_{manufacturer}", row_key = "{seats}_{tail_number}")]
+#[entity(
+    type = "Plane",
+    rename_all = "PascalCase",
+    partition_key = "plane",
+    row_key = "{tail_number}"
+)]
+#[index(
+    manufacturer,
+    partition_key = "manufacturer_{manufacturer}",
+    row_key = "{seats}_{tail_number}"
+)]
 pub(crate) struct Plane {
     pub(crate) tail_number: String,
     pub(crate) manufacturer: String,

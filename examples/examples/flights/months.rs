@@ -20,7 +20,12 @@ pub(crate) type Months = TimeSlices<MonthFlight>;
 
 /// Opens the family.
 pub(crate) fn months(store: Arc<dyn TableStore>) -> Result<Months> {
-    Ok(TimeSlices::new(store, MONTHS, Every::Month, MonthFlight::day)?)
+    Ok(TimeSlices::new(
+        store,
+        MONTHS,
+        Every::Month,
+        MonthFlight::day,
+    )?)
 }
 
 /// Opens the years.
@@ -69,7 +74,9 @@ pub(crate) fn year_key(airport: &str, year: i32) -> Result<Key> {
 pub(crate) fn departures(year: i32, entity: &Entity) -> Result<BTreeMap<NaiveDate, u64>> {
     let days = Days::of_year(year)?;
     let departures = |slot: usize| match entity.get(&days.name(slot)) {
-        Some(ValueRef::Int32(departures)) => Some((days.slot(slot), u64::from(departures.unsigned_abs()))),
+        Some(ValueRef::Int32(departures)) => {
+            Some((days.slot(slot), u64::from(departures.unsigned_abs())))
+        }
         _ => None,
     };
     Ok((0..days.count()).filter_map(departures).collect())

@@ -10,7 +10,8 @@ use examples::Result;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    Cartesian2d, Circle, IntoDrawingArea, IntoFont, LineSeries, RGBColor, Rectangle, SVGBackend, WHITE,
+    Cartesian2d, Circle, IntoDrawingArea, IntoFont, LineSeries, RGBColor, Rectangle, SVGBackend,
+    WHITE,
 };
 use plotters::style::Color;
 
@@ -33,7 +34,9 @@ struct Frame<'a> {
 
 /// Draws a day's temperatures. The line is interrupted at hours without an observation.
 pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Result<()> {
-    let Some((low, high)) = temperature_range(hours) else { return Ok(()) };
+    let Some((low, high)) = temperature_range(hours) else {
+        return Ok(());
+    };
     let frame = Frame {
         title,
         x: ("local time", -0.5..23.5),
@@ -41,12 +44,23 @@ pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Re
         x_text: &|hour| format!("{hour:02.0}:00"),
     };
     draw(&file(dir, "temperatures.svg")?, &frame, |chart| {
-        let points = hours.iter().enumerate().map(|(hour, degrees)| degrees.map(|c| (hour as f64, c)));
+        let points = hours
+            .iter()
+            .enumerate()
+            .map(|(hour, degrees)| degrees.map(|c| (hour as f64, c)));
         let points: Vec<_> = points.collect();
         for run in points.split(Option::is_none) {
-            chart.draw_series(LineSeries::new(run.iter().flatten().copied(), BLUE.stroke_width(2)))?;
+            chart.draw_series(LineSeries::new(
+                run.iter().flatten().copied(),
+                BLUE.stroke_width(2),
+            ))?;
         }
-        chart.draw_series(points.into_iter().flatten().map(|at| Circle::new(at, 4, BLUE.filled())))?;
+        chart.draw_series(
+            points
+                .into_iter()
+                .flatten()
+                .map(|at| Circle::new(at, 4, BLUE.filled())),
+        )?;
         Ok(())
     })
 }
@@ -58,12 +72,18 @@ pub(crate) fn flights_per_day(
     title: &str,
     flights: &BTreeMap<NaiveDate, u64>,
 ) -> Result<()> {
-    let Some((first, last)) = flights.keys().next().zip(flights.keys().next_back()) else { return Ok(()) };
+    let Some((first, last)) = flights.keys().next().zip(flights.keys().next_back()) else {
+        return Ok(());
+    };
     let day = |date: &NaiveDate| (*date - *first).num_days() as f64;
     // Bars of a few pixels have no space for gaps.
     let half = if flights.len() > 62 { 0.5 } else { 0.4 };
     let most = flights.values().max().copied().unwrap_or_default() as f64;
-    let date = |day: &f64| first.checked_add_days(Days::new(day.max(0.0) as u64)).unwrap_or(*first);
+    let date = |day: &f64| {
+        first
+            .checked_add_days(Days::new(day.max(0.0) as u64))
+            .unwrap_or(*first)
+    };
     let frame = Frame {
         title,
         x: ("day of departure", -0.5..day(last) + 0.5),
@@ -86,7 +106,11 @@ fn file(dir: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// Draws a frame with its axes, and the contents that `series` adds.
-fn draw(path: &Path, frame: &Frame<'_>, series: impl FnOnce(&mut Chart<'_>) -> Result<()>) -> Result<()> {
+fn draw(
+    path: &Path,
+    frame: &Frame<'_>,
+    series: impl FnOnce(&mut Chart<'_>) -> Result<()>,
+) -> Result<()> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -104,9 +128,18 @@ fn draw(path: &Path, frame: &Frame<'_>, series: impl FnOnce(&mut Chart<'_>) -> R
 fn axes(chart: &mut Chart<'_>, frame: &Frame<'_>) -> Result<()> {
     let text = ("sans-serif", 15).into_font().color(&INK);
     let mut mesh = chart.configure_mesh();
-    mesh.disable_x_mesh().light_line_style(WHITE).bold_line_style(GRID).axis_style(INK);
-    mesh.label_style(text.clone()).axis_desc_style(text).x_labels(13).y_labels(8);
-    mesh.x_desc(frame.x.0).y_desc(frame.y.0).x_label_formatter(frame.x_text);
-    mesh.y_label_formatter(&|value| format!("{value:.1}").trim_end_matches(".0").to_owned()).draw()?;
+    mesh.disable_x_mesh()
+        .light_line_style(WHITE)
+        .bold_line_style(GRID)
+        .axis_style(INK);
+    mesh.label_style(text.clone())
+        .axis_desc_style(text)
+        .x_labels(13)
+        .y_labels(8);
+    mesh.x_desc(frame.x.0)
+        .y_desc(frame.y.0)
+        .x_label_formatter(frame.x_text);
+    mesh.y_label_formatter(&|value| format!("{value:.1}").trim_end_matches(".0").to_owned())
+        .draw()?;
     Ok(())
 }

@@ -14,7 +14,9 @@ impl Progress {
     pub(crate) fn new(tables: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
         let all = MultiProgress::new();
         let bar = |(table, entities)| (table, all.add(progress::bar(table, entities)));
-        Self { bars: tables.into_iter().map(bar).collect() }
+        Self {
+            bars: tables.into_iter().map(bar).collect(),
+        }
     }
 
     /// Counts entities that were written to a table.

@@ -20,8 +20,8 @@ use crate::answer::{Answer, QuestionResult};
 use crate::day_csv::DayFiles;
 use crate::indexes;
 use crate::model::{
-    Airline, Carrier, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin,
-    FlightTime, Plane, WEATHER, WeatherDay,
+    Airline, Carrier, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance,
+    FlightOrigin, FlightTime, Plane, WEATHER, WeatherDay,
 };
 use crate::months::{self, Months};
 
@@ -44,7 +44,10 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    pub(crate) async fn new(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
+    pub(crate) async fn new(
+        store: Arc<dyn TableStore>,
+        blobs: Arc<dyn ObjectStore>,
+    ) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
         let airlines = Table::<Airline>::new(Arc::clone(&store), FLIGHTS)?;
@@ -66,24 +69,64 @@ impl Questions {
     pub(crate) async fn ask_all(&self) -> Result<Vec<QuestionResult>> {
         Ok(vec![
             self.ask("flight", "point query", self.flight()).await?,
-            self.ask("carrier_day", "compound key, row range", self.carrier_day()).await?,
-            self.ask("latest_jfk", "log tail, stops after ten", self.latest_jfk()).await?,
-            self.ask("airline_counts", "summaries, names from a cache", self.airline_counts()).await?,
-            self.ask("weather_day", "data series in one entity", self.weather_day()).await?,
-            self.ask("jfk_days", "wide entity: several rows, one range", self.jfk_days()).await?,
-            self.ask("delayed_lga", "scan: reads every flight", self.delayed_lga()).await?,
-            self.ask("delayed_lga_indexed", "index built online, keys alone", self.delayed_lga_indexed())
+            self.ask("carrier_day", "compound key, row range", self.carrier_day())
                 .await?,
-            self.ask("by_tailnum", "index table with some fields", self.by_tailnum()).await?,
+            self.ask("latest_jfk", "log tail, stops after ten", self.latest_jfk())
+                .await?,
+            self.ask(
+                "airline_counts",
+                "summaries, names from a cache",
+                self.airline_counts(),
+            )
+            .await?,
+            self.ask(
+                "weather_day",
+                "data series in one entity",
+                self.weather_day(),
+            )
+            .await?,
+            self.ask(
+                "jfk_days",
+                "wide entity: several rows, one range",
+                self.jfk_days(),
+            )
+            .await?,
+            self.ask(
+                "delayed_lga",
+                "scan: reads every flight",
+                self.delayed_lga(),
+            )
+            .await?,
+            self.ask(
+                "delayed_lga_indexed",
+                "index built online, keys alone",
+                self.delayed_lga_indexed(),
+            )
+            .await?,
+            self.ask(
+                "by_tailnum",
+                "index table with some fields",
+                self.by_tailnum(),
+            )
+            .await?,
             self.ask(
                 "planes_by_manufacturer",
                 "inter-partition index, counted",
                 self.planes_by_manufacturer(),
             )
             .await?,
-            self.ask("day_csv", "large entity: a blob, hashed as it streams", self.files.answer(date(1, 1)?))
-                .await?,
-            self.ask("drop_january", "high-volume delete: a table per month", self.drop_january()).await?,
+            self.ask(
+                "day_csv",
+                "large entity: a blob, hashed as it streams",
+                self.files.answer(date(1, 1)?),
+            )
+            .await?,
+            self.ask(
+                "drop_january",
+                "high-volume delete: a table per month",
+                self.drop_january(),
+            )
+            .await?,
         ])
     }
 
@@ -98,14 +141,23 @@ impl Questions {
         self.planes.entities().refresh().await?;
         let start = Instant::now();
         let (answer, cost) = self.meter.measure(answer).await;
-        Ok(QuestionResult::new(question, pattern, answer?, &cost, start.elapsed()))
+        Ok(QuestionResult::new(
+            question,
+            pattern,
+            answer?,
+            &cost,
+            start.elapsed(),
+        ))
     }
 
     /// Returns flight UA 1545 from Newark on New Year's Day.
     async fn flight(&self) -> Result<Answer> {
         let key = Flight::key("UA", date(1, 1)?, 1545, "EWR")?;
         let flight = self.flights.table().get_existing(key).await?;
-        Ok(Answer::Flight { dest: flight.dest, dep_delay: flight.dep_delay })
+        Ok(Answer::Flight {
+            dest: flight.dest,
+            dep_delay: flight.dep_delay,
+        })
     }
 
     /// Returns United's flights on January 15 and their miles. The RowKey starts with the day.
@@ -117,15 +169,24 @@ impl Questions {
             .partition(Flight::partition("UA")?)
             .rows(Flight::row_prefix().date(date(1, 15)?));
         let flights = query.project::<FlightDistance>().all().await?;
-        let distance = flights.iter().map(|flight| i64::from(flight.distance)).sum();
-        Ok(Answer::CarrierDay { flights: flights.len() as u64, distance })
+        let distance = flights
+            .iter()
+            .map(|flight| i64::from(flight.distance))
+            .sum();
+        Ok(Answer::CarrierDay {
+            flights: flights.len() as u64,
+            distance,
+        })
     }
 
     /// Returns the ten latest scheduled departures from JFK: the first ten rows of its log.
     async fn latest_jfk(&self) -> Result<Answer> {
         let latest = self.departures.latest(10).await?;
-        let time = |departure: &Logged<_>| departure.at.to_naive().format("%Y-%m-%dT%H:%M").to_string();
-        Ok(Answer::Latest { scheduled: latest.iter().map(time).collect() })
+        let time =
+            |departure: &Logged<_>| departure.at.to_naive().format("%Y-%m-%dT%H:%M").to_string();
+        Ok(Answer::Latest {
+            scheduled: latest.iter().map(time).collect(),
+        })
     }
 
     /// Returns the flights per airline. A summary in each carrier's partition counts its flights and is
@@ -135,25 +196,41 @@ impl Questions {
         let airlines = self.airlines.query().partition(Airline::partition()?);
         self.names.load(&airlines).await?;
         let carriers = airlines.project::<Carrier>().all().await?;
-        let counts = stream::iter(carriers).map(|carrier| self.count(carrier)).buffer_unordered(CONCURRENCY);
+        let counts = stream::iter(carriers)
+            .map(|carrier| self.count(carrier))
+            .buffer_unordered(CONCURRENCY);
         let counts: Vec<_> = counts.try_collect().await?;
-        let named = self.names.join(counts, |(carrier, _)| Airline::key(carrier)).await?;
-        let named = named.into_iter().filter_map(|((_, flights), name)| Some((name?.name.clone(), flights)));
+        let named = self
+            .names
+            .join(counts, |(carrier, _)| Airline::key(carrier))
+            .await?;
+        let named = named
+            .into_iter()
+            .filter_map(|((_, flights), name)| Some((name?.name.clone(), flights)));
         Ok(Answer::Airlines(named.collect()))
     }
 
     /// Returns a carrier's code and its number of flights.
     async fn count(&self, Carrier { carrier }: Carrier) -> Result<(String, u64)> {
-        let summary = self.flights.by(Flight::by_count(&carrier)).summary().await?;
+        let summary = self
+            .flights
+            .by(Flight::by_count(&carrier))
+            .summary()
+            .await?;
         Ok((carrier, summary.count().unsigned_abs()))
     }
 
     /// Returns the temperatures at Newark on New Year's Day.
     async fn weather_day(&self) -> Result<Answer> {
-        let day = self.weather.get(WeatherDay::key("EWR", date(1, 1)?)?.key()).await?;
+        let day = self
+            .weather
+            .get(WeatherDay::key("EWR", date(1, 1)?)?.key())
+            .await?;
         // The first 24 slots are the hours; the others are hours that occur twice (see `ClockHours`).
         let hours = day.values().get(..24).unwrap_or_default();
-        Ok(Answer::Weather { hours: hours.to_vec() })
+        Ok(Answer::Weather {
+            hours: hours.to_vec(),
+        })
     }
 
     /// Returns the departures from JFK per day of the year, and the busiest day (the earliest, if there are
@@ -161,14 +238,22 @@ impl Questions {
     async fn jfk_days(&self) -> Result<Answer> {
         let days = self.jfk_departures().await?;
         let busiest = days.iter().rev().max_by_key(|(_, flights)| **flights);
-        let (busiest, flights) = busiest.map_or_else(Default::default, |(day, n)| (day.to_string(), *n));
-        Ok(Answer::Days { days: days.len() as u64, busiest, flights })
+        let (busiest, flights) =
+            busiest.map_or_else(Default::default, |(day, n)| (day.to_string(), *n));
+        Ok(Answer::Days {
+            days: days.len() as u64,
+            busiest,
+            flights,
+        })
     }
 
     /// Returns the departures from JFK per day of the year.
     pub(crate) async fn jfk_departures(&self) -> Result<BTreeMap<NaiveDate, u64>> {
         let year = self.years.get(&months::year_key("JFK", 2013)?).await?;
-        year.map_or_else(|| Ok(BTreeMap::new()), |year| months::departures(2013, &year))
+        year.map_or_else(
+            || Ok(BTreeMap::new()),
+            |year| months::departures(2013, &year),
+        )
     }
 
     /// Drops January's table and returns the number of flights in the remaining months: 0 with the bundled data. (A second run on the
@@ -176,7 +261,9 @@ impl Questions {
     async fn drop_january(&self) -> Result<Answer> {
         let february = date(2, 1)?.and_hms_opt(0, 0, 0).ok_or("no such time")?;
         self.months.drop_before(february.into()).await?;
-        Ok(Answer::Remaining { remaining: self.months.query().count().await? as u64 })
+        Ok(Answer::Remaining {
+            remaining: self.months.query().count().await? as u64,
+        })
     }
 
     /// Returns January's departures from LaGuardia that arrived more than two hours late.
@@ -185,7 +272,12 @@ impl Questions {
     /// the delay; the client compares the airport at the end of the RowKey.
     async fn delayed_lga(&self) -> Result<Answer> {
         let january = RowPrefix::escaped("2013-01-");
-        let late = self.flights.table().query().rows(january).filter(Flight::ARR_DELAY.gt(120));
+        let late = self
+            .flights
+            .table()
+            .query()
+            .rows(january)
+            .filter(Flight::ARR_DELAY.gt(120));
         let late = late.project::<FlightOrigin>().all().await?;
         let flights = late.iter().filter(|flight| flight.origin == "LGA").count() as u64;
         Ok(Answer::Count { flights })
@@ -197,20 +289,40 @@ impl Questions {
         let late = self.flights.by(Flight::by_delay("LGA").arr_delay_in(121..));
         let late = late.project::<FlightDay>().all().await?;
         let january = late.iter().filter(|flight| flight.date.month() == 1);
-        Ok(Answer::Count { flights: january.count() as u64 })
+        Ok(Answer::Count {
+            flights: january.count() as u64,
+        })
     }
 
     /// Returns the flights of a plane and their minutes in the air, which the entries contain.
     async fn by_tailnum(&self) -> Result<Answer> {
-        let flights = self.flights.by(Flight::by_tail_number("N14228")).project::<FlightTime>().all().await?;
-        let air_time = flights.iter().filter_map(|flight| flight.air_time).map(i64::from).sum();
-        Ok(Answer::Plane { flights: flights.len() as u64, air_time })
+        let flights = self
+            .flights
+            .by(Flight::by_tail_number("N14228"))
+            .project::<FlightTime>()
+            .all()
+            .await?;
+        let air_time = flights
+            .iter()
+            .filter_map(|flight| flight.air_time)
+            .map(i64::from)
+            .sum();
+        Ok(Answer::Plane {
+            flights: flights.len() as u64,
+            air_time,
+        })
     }
 
     /// Counts EMBRAER's planes with 55 seats. Entries are counted; no plane is read.
     async fn planes_by_manufacturer(&self) -> Result<Answer> {
-        let planes = self.planes.by(Plane::by_manufacturer("EMBRAER").seats(55)).count().await?;
-        Ok(Answer::Planes { planes: planes as u64 })
+        let planes = self
+            .planes
+            .by(Plane::by_manufacturer("EMBRAER").seats(55))
+            .count()
+            .await?;
+        Ok(Answer::Planes {
+            planes: planes as u64,
+        })
     }
 
     /// Returns the flights per day.

@@ -10,7 +10,14 @@ use crate::answer::QuestionResult;
 
 /// Number of characters in a line of the table.
 const WIDTH: u16 = 120;
-const HEADER: [&str; 6] = ["question", "pattern", "access path", "table requests", "time", "answer"];
+const HEADER: [&str; 6] = [
+    "question",
+    "pattern",
+    "access path",
+    "table requests",
+    "time",
+    "answer",
+];
 
 /// Explains the difference between `delayed_lga` and `delayed_lga_indexed`.
 const SCAN: &str = "\
@@ -32,7 +39,10 @@ pub(crate) fn print(results: &[QuestionResult], json: bool) -> Result<()> {
 fn table(results: &[QuestionResult]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH).set_header(HEADER);
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .set_header(HEADER);
     table.add_rows(results.iter().map(cells));
     for numbers in [3, 4] {
         if let Some(column) = table.column_mut(numbers) {

@@ -8,7 +8,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::bulk::BulkWriter;
-use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Resources, TransactionProgress};
+use table_patterns::eventual::{
+    Coordinator, EventualTransaction, Place, Resources, TransactionProgress,
+};
 use table_patterns::journal::Acknowledge;
 use table_patterns::queue::TableQueue;
 
@@ -33,24 +35,40 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     let entities: Vec<Entity> = entities.collect::<Result<_>>()?;
     let keys: Vec<Key> = entities.iter().map(|entity| entity.key().clone()).collect();
     let name = table.clone();
-    let inserts = entities.into_iter().map(move |entity| Ok((name.clone(), Operation::Insert(entity))));
-    BulkWriter::new(Arc::clone(store)).write(stream::iter(inserts)).await?.into_result()?;
+    let inserts = entities
+        .into_iter()
+        .map(move |entity| Ok((name.clone(), Operation::Insert(entity))));
+    BulkWriter::new(Arc::clone(store))
+        .write(stream::iter(inserts))
+        .await?
+        .into_result()?;
 
     let queue = Arc::new(TableQueue::open(Arc::clone(store), "Work", "archive").await?);
-    let resources =
-        Resources::new().with_store("current", Arc::clone(store)).with_store("archive", Arc::clone(&archive));
-    let coordinator = Coordinator::open(Arc::clone(store), "Transactions", queue, resources).await?;
+    let resources = Resources::new()
+        .with_store("current", Arc::clone(store))
+        .with_store("archive", Arc::clone(&archive));
+    let coordinator =
+        Coordinator::open(Arc::clone(store), "Transactions", queue, resources).await?;
     let moves = stream::iter(keys.chunks(MOVES_PER_TRANSACTION)).map(Ok);
-    moves.try_for_each_concurrent(CONCURRENCY, |keys| move_flights(&coordinator, &table, keys)).await?;
+    moves
+        .try_for_each_concurrent(CONCURRENCY, |keys| move_flights(&coordinator, &table, keys))
+        .await?;
 
     expect_count(
         "flights left behind",
-        Table::<Entity>::new(Arc::clone(store), TABLE)?.query().count().await?,
+        Table::<Entity>::new(Arc::clone(store), TABLE)?
+            .query()
+            .count()
+            .await?,
         0,
     )?;
     let archived = Table::<Entity>::new(archive, TABLE)?.query().all().await?;
     let mut carriers = BTreeMap::<_, usize>::new();
-    archived.iter().for_each(|flight| *carriers.entry(flight.key().partition().to_owned()).or_default() += 1);
+    archived.iter().for_each(|flight| {
+        *carriers
+            .entry(flight.key().partition().to_owned())
+            .or_default() += 1
+    });
     if carriers != flights.count_by(|flight| Some(flight.carrier.clone())) {
         return Err("the archived flights by carrier differ from the file".into());
     }
@@ -65,10 +83,14 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
 /// Executes one transaction.
 async fn move_flights(coordinator: &Coordinator, table: &TableName, keys: &[Key]) -> Result<()> {
     let place = |store: &str, key: &Key| Place::new(store, table.clone(), key.clone());
-    let transaction = keys.iter().fold(EventualTransaction::new(), |transaction, key| {
-        transaction.move_entity(place("current", key), place("archive", key))
-    });
-    let submitted = coordinator.submit(&transaction, Acknowledge::Applied).await?;
+    let transaction = keys
+        .iter()
+        .fold(EventualTransaction::new(), |transaction, key| {
+            transaction.move_entity(place("current", key), place("archive", key))
+        });
+    let submitted = coordinator
+        .submit(&transaction, Acknowledge::Applied)
+        .await?;
     match submitted.progress {
         TransactionProgress::Applied => Ok(()),
         other => Err(format!("a transaction is {other:?}").into()),

@@ -32,7 +32,10 @@ pub(crate) struct Flights {
 impl Flights {
     pub(crate) fn read(directory: &Path) -> Result<Self> {
         let data = DataSet::read(directory)?;
-        let (mut all, mut planes) = (Vec::with_capacity(data.flights.row_count()), BTreeMap::new());
+        let (mut all, mut planes) = (
+            Vec::with_capacity(data.flights.row_count()),
+            BTreeMap::new(),
+        );
         for row in data.flights.rows()? {
             let row = row?;
             all.push(Flight {
@@ -53,9 +56,15 @@ impl Flights {
     }
 
     /// Returns the number of flights per key. Flights without a key are left out.
-    pub(crate) fn count_by<K: Ord>(&self, key: impl Fn(&Flight) -> Option<K>) -> BTreeMap<K, usize> {
+    pub(crate) fn count_by<K: Ord>(
+        &self,
+        key: impl Fn(&Flight) -> Option<K>,
+    ) -> BTreeMap<K, usize> {
         let mut counts = BTreeMap::new();
-        self.all.iter().filter_map(key).for_each(|key| *counts.entry(key).or_default() += 1);
+        self.all
+            .iter()
+            .filter_map(key)
+            .for_each(|key| *counts.entry(key).or_default() += 1);
         counts
     }
 }

@@ -44,22 +44,49 @@ async fn run(args: &Args) -> Result<()> {
     let flights = Flights::read(&directory(args.data.as_deref()))?;
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    print_result("spread keys", &meter, &spreading::run(&store, &flights).await?)?;
+    print_result(
+        "spread keys",
+        &meter,
+        &spreading::run(&store, &flights).await?,
+    )?;
     print_result("logs in blobs", &meter, &logs::run(&flights).await?)?;
     let fleet = fleet::load(&store, &flights).await?;
-    print_result("load of the fleet", &meter, "planes and flights in full groups")?;
-    print_result("compound keys", &meter, &fleet.check_each_plane(&flights).await?)?;
+    print_result(
+        "load of the fleet",
+        &meter,
+        "planes and flights in full groups",
+    )?;
+    print_result(
+        "compound keys",
+        &meter,
+        &fleet.check_each_plane(&flights).await?,
+    )?;
     print_result("several types", &meter, &fleet.count_types(&flights).await?)?;
-    print_result("partial changes", &meter, &fleet.add_flight_counts(&flights).await?)?;
-    print_result("joins, relations", &meter, &related::run(&fleet, &flights).await?)?;
-    print_result("eventual archive", &meter, &archive::run(&store, &flights).await?)
+    print_result(
+        "partial changes",
+        &meter,
+        &fleet.add_flight_counts(&flights).await?,
+    )?;
+    print_result(
+        "joins, relations",
+        &meter,
+        &related::run(&fleet, &flights).await?,
+    )?;
+    print_result(
+        "eventual archive",
+        &meter,
+        &archive::run(&store, &flights).await?,
+    )
 }
 
 /// Prints the result of a pattern and its requests to tables since the last line.
 fn print_result(pattern: &str, meter: &RequestMeter, found: &str) -> Result<()> {
     let requests = meter.total();
     meter.reset();
-    Ok(writeln!(io::stdout(), "{pattern:<17} {requests:>8} table requests: {found}")?)
+    Ok(writeln!(
+        io::stdout(),
+        "{pattern:<17} {requests:>8} table requests: {found}"
+    )?)
 }
 
 /// Fails if two counts differ.

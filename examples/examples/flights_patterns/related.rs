@@ -14,21 +14,29 @@ const CONCURRENCY: usize = 32;
 
 /// Counts the flights per manufacturer by a join, and per plane by its relation.
 pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
-    let expected = flights.count_by(|flight| flights.planes.get(flight.tail_number.as_ref()?).cloned());
+    let expected =
+        flights.count_by(|flight| flights.planes.get(flight.tail_number.as_ref()?).cloned());
     let joined = joined(fleet).await?;
     if joined != expected {
         return Err("the flights by manufacturer differ from the files".into());
     }
     let flights_of_plane = Relation::many(fleet.legs.clone(), |plane: &Plane| {
-        Ok((Leg::partition(&plane.tail_number)?, Some(RowPrefix::escaped("plane_"))))
+        Ok((
+            Leg::partition(&plane.tail_number)?,
+            Some(RowPrefix::escaped("plane_")),
+        ))
     });
     let planes = fleet.planes.query().all().await?;
     let flights_of_plane = &flights_of_plane;
-    let counts = stream::iter(&planes).map(|plane| async move { flights_of_plane.of(plane)?.count().await });
+    let counts =
+        stream::iter(&planes).map(|plane| async move { flights_of_plane.of(plane)?.count().await });
     let counts: Vec<usize> = counts.buffer_unordered(CONCURRENCY).try_collect().await?;
     let sum: usize = counts.iter().sum();
     expect_count("flights of known planes", sum, expected.values().sum())?;
-    Ok(format!("{sum} flights of {} manufacturers, joined and related", expected.len()))
+    Ok(format!(
+        "{sum} flights of {} manufacturers, joined and related",
+        expected.len()
+    ))
 }
 
 /// Returns flights by the manufacturer of their plane: 1 request per page of flights, and 1 per plane, however many flights it has.

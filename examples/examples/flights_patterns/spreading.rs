@@ -46,22 +46,38 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     let table = &SpreadTable::<DayFlight>::new(Arc::clone(store), "Days")?;
     table.create_if_missing().await?;
     let insert = |flight: DayFlight| async move { table.insert(&flight).await.map(drop) };
-    let rows = stream::iter(&flights.all).map(|flight| Ok::<_, table_core::Error>(DayFlight::from(flight)));
+    let rows = stream::iter(&flights.all)
+        .map(|flight| Ok::<_, table_core::Error>(DayFlight::from(flight)));
     rows.try_for_each_concurrent(CONCURRENCY, insert).await?;
 
     let days = keys_by_day(flights)?;
     let mut miles = 0;
     for (date, keys) in &days {
-        let day: Vec<DayFlight> = table.query().partition(DayFlight::partition(*date)?).all().await?;
+        let day: Vec<DayFlight> = table
+            .query()
+            .partition(DayFlight::partition(*date)?)
+            .all()
+            .await?;
         let found = day.iter().map(row_key).collect::<Result<Vec<_>>>()?;
         if found != *keys {
             return Err(format!("the flights of {date} differ from the file").into());
         }
-        miles += day.iter().map(|flight| i64::from(flight.distance)).sum::<i64>();
+        miles += day
+            .iter()
+            .map(|flight| i64::from(flight.distance))
+            .sum::<i64>();
     }
-    let expected: i64 = flights.all.iter().map(|flight| i64::from(flight.distance)).sum();
+    let expected: i64 = flights
+        .all
+        .iter()
+        .map(|flight| i64::from(flight.distance))
+        .sum();
     expect_count("miles", usize::try_from(miles)?, usize::try_from(expected)?)?;
-    Ok(format!("{} flights of {} days in 8 buckets each, in order", flights.all.len(), days.len()))
+    Ok(format!(
+        "{} flights of {} days in 8 buckets each, in order",
+        flights.all.len(),
+        days.len()
+    ))
 }
 
 /// Returns the RowKey of the derived type.
@@ -73,7 +89,9 @@ fn row_key(flight: &DayFlight) -> Result<String> {
 fn keys_by_day(flights: &Flights) -> Result<BTreeMap<NaiveDate, Vec<String>>> {
     let mut days = BTreeMap::<_, Vec<_>>::new();
     for flight in &flights.all {
-        days.entry(flight.date).or_default().push(row_key(&DayFlight::from(flight))?);
+        days.entry(flight.date)
+            .or_default()
+            .push(row_key(&DayFlight::from(flight))?);
     }
     days.values_mut().for_each(|keys| keys.sort_unstable());
     Ok(days)

@@ -12,28 +12,41 @@ use crate::support;
 #[test]
 fn flights_answers_from_the_copy() {
     let place = TestDirectory::new();
-    let (from, to) = (place.store(), format!("embedded:{}", place.path("to").display()));
-    let answers =
-        support::succeed("flights", &["--store", &from, "--data", &place.first_flights(), "--json"]);
+    let (from, to) = (
+        place.store(),
+        format!("embedded:{}", place.path("to").display()),
+    );
+    let answers = support::succeed(
+        "flights",
+        &["--store", &from, "--data", &place.first_flights(), "--json"],
+    );
 
     let output = support::succeed("copy", &[&from, &to]);
     // 1,100 flights with 14 summaries, 16 airlines, 1,100 planes with an entry each, and 8 manifest rows.
     assert!(
-        output.contains("Flights: rows copied: 3338 (in an earlier run: 0); source and target are equal"),
+        output.contains(
+            "Flights: rows copied: 3338 (in an earlier run: 0); source and target are equal"
+        ),
         "{output}"
     );
     // The second day's file is small and has no blob.
     assert!(output.contains("blobs: 1 copied ("), "{output}");
     // A month that was dropped before the copy need not be dropped again: fewer requests.
     let copied = support::succeed("flights", &["--store", &to, "--json"]);
-    assert_eq!(without_requests(lines(&copied)), without_requests(lines(&answers)));
+    assert_eq!(
+        without_requests(lines(&copied)),
+        without_requests(lines(&answers))
+    );
 }
 
 #[test]
 fn existing_data_of_the_target_is_kept() {
     let place = TestDirectory::new();
     let (from, to) = (place.store(), place.path("to"));
-    support::succeed("flights", &["--store", &from, "--data", &place.one_flight()]);
+    support::succeed(
+        "flights",
+        &["--store", &from, "--data", &place.one_flight()],
+    );
     add_a_row(&to);
     let output = support::succeed("copy", &[&from, &format!("embedded:{}", to.display())]);
     let expected = "Imports: rows copied: 1 (in an earlier run: 0); the target has all of them, and rows that the source does not have: 1";
@@ -46,7 +59,10 @@ async fn add_a_row(store: &Path) {
     let table = TableName::new("Imports").expect("a name");
     store.create_table(&table).await.expect("a new table");
     let row = Entity::new("another", "row").expect("a key");
-    store.write(&table, Operation::Insert(row)).await.expect("a new row");
+    store
+        .write(&table, Operation::Insert(row))
+        .await
+        .expect("a new row");
     store.close().await.expect("the store closes");
 }
 
@@ -55,7 +71,10 @@ fn invalid_arguments_are_refused() {
     for (args, why) in [
         (["memory", "memory"], "cannot be copied to itself"),
         (["memory", "azurite"], "the source cannot be `memory`"),
-        (["memory", "disk"], "use one of memory | embedded:DIR | azurite | azure"),
+        (
+            ["memory", "disk"],
+            "use one of memory | embedded:DIR | azurite | azure",
+        ),
     ] {
         let output = support::run("copy", &args);
         assert!(!output.status.success(), "{why}");

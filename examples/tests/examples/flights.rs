@@ -79,7 +79,12 @@ impl TestDirectory {
     fn data(&self, name: &str, text: &str) -> String {
         let directory = self.path("data");
         fs::create_dir_all(&directory).expect("a directory");
-        let files = [("flights", FLIGHTS), ("weather", WEATHER), ("planes", PLANES), ("airlines", AIRLINES)];
+        let files = [
+            ("flights", FLIGHTS),
+            ("weather", WEATHER),
+            ("planes", PLANES),
+            ("airlines", AIRLINES),
+        ];
         for (file, usual) in files {
             let text = if file == name { text } else { usual };
             fs::write(directory.join(file).with_extension("csv"), text).expect("a file");
@@ -94,22 +99,33 @@ fn answers_of(store: &str, more: &[&str]) -> Vec<Value> {
 }
 
 pub(crate) fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON object"))
+        .collect()
 }
 
 fn answer(answers: &[Value], question: &str) -> Value {
-    let found = answers.iter().find(|answered| answered["question"] == question);
+    let found = answers
+        .iter()
+        .find(|answered| answered["question"] == question);
     found.expect("the question was asked")["answer"].clone()
 }
 
 fn requests(answers: &[Value], question: &str) -> u64 {
-    let found = answers.iter().find(|answered| answered["question"] == question);
-    found.and_then(|answered| answered["requests"].as_u64()).expect("a count")
+    let found = answers
+        .iter()
+        .find(|answered| answered["question"] == question);
+    found
+        .and_then(|answered| answered["requests"].as_u64())
+        .expect("a count")
 }
 
 /// Returns the answers without the requests of the drop.
 pub(crate) fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
-    for answered in answers.iter_mut().filter(|answered| answered["question"] == "drop_january") {
+    for answered in answers
+        .iter_mut()
+        .filter(|answered| answered["question"] == "drop_january")
+    {
         answered["requests"].take();
     }
     answers
@@ -118,7 +134,10 @@ pub(crate) fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
 /// Returns the error for a data set that cannot be loaded.
 fn load_error(name: &str, text: &str) -> String {
     let place = TestDirectory::new();
-    let output = support::run("flights", &["--store", "memory", "--data", &place.data(name, text)]);
+    let output = support::run(
+        "flights",
+        &["--store", "memory", "--data", &place.data(name, text)],
+    );
     assert!(!output.status.success());
     assert!(output.stdout.is_empty());
     String::from_utf8(output.stderr).expect("text")
@@ -138,7 +157,12 @@ fn every_store_gives_the_same_answers_and_draws() {
     });
     let answers = answers_of("memory", &["--data", &data]);
     assert_eq!(answers.len(), lines(EXPECTED).len());
-    for question in ["by_tailnum", "planes_by_manufacturer", "delayed_lga_indexed", "airline_counts"] {
+    for question in [
+        "by_tailnum",
+        "planes_by_manufacturer",
+        "delayed_lga_indexed",
+        "airline_counts",
+    ] {
         assert_ne!(answer(&answers, question), Value::Null, "{question}");
     }
     let plots = place.path("plots");
@@ -161,7 +185,11 @@ fn answers_from_an_account() {
     let emulator = Azurite::shared().connection_string();
     let account = [("AZURE_STORAGE_CONNECTION_STRING", emulator.as_str())];
     let arguments = ["--store", "azure", "--json"];
-    let first = support::succeed_with("flights", &[&arguments[..], &["--data", &data]].concat(), &account);
+    let first = support::succeed_with(
+        "flights",
+        &[&arguments[..], &["--data", &data]].concat(),
+        &account,
+    );
     assert_eq!(lines(&first), answers_of("memory", &["--data", &data]));
     fs::remove_dir_all(&data).expect("the data set goes");
     let second = lines(&support::succeed_with("flights", &arguments, &account));
@@ -185,7 +213,10 @@ fn a_second_run_does_not_load_again() {
     let place = TestDirectory::new();
     let data = place.one_flight();
     let first = answers_of(&place.store(), &["--data", &data]);
-    assert_eq!(answer(&first, "flight"), json!({"dest": "IAH", "dep_delay": 2}));
+    assert_eq!(
+        answer(&first, "flight"),
+        json!({"dest": "IAH", "dep_delay": 2})
+    );
     fs::remove_dir_all(&data).expect("the data set goes");
     let second = answers_of(&place.store(), &[]);
     // The dropped table is not dropped again.
@@ -200,8 +231,14 @@ fn other_data_replaces_the_loaded_data() {
     answers_of(&place.store(), &["--data", &place.one_flight()]);
     let changed = place.data("flights", &FLIGHTS.replace("IAH", "MIA"));
     let answers = answers_of(&place.store(), &["--data", &changed]);
-    assert_eq!(answer(&answers, "flight"), json!({"dest": "MIA", "dep_delay": 2}));
-    assert_eq!(answer(&answers, "airline_counts"), json!({"United Air Lines Inc.": 1}));
+    assert_eq!(
+        answer(&answers, "flight"),
+        json!({"dest": "MIA", "dep_delay": 2})
+    );
+    assert_eq!(
+        answer(&answers, "airline_counts"),
+        json!({"United Air Lines Inc.": 1})
+    );
 }
 
 #[test]
@@ -217,11 +254,25 @@ fn an_interrupted_load_is_done_again() {
 #[tokio::main(flavor = "current_thread")]
 async fn interrupt(store: &Path) {
     let store = EmbeddedStore::open(store).await.expect("the store opens");
-    let begun = Entity::new("import", "nycflights13_v2").expect("a key").with("Complete", false);
+    let begun = Entity::new("import", "nycflights13_v2")
+        .expect("a key")
+        .with("Complete", false);
     let imports = TableName::new("Imports").expect("a name");
-    assert!(store.get(&imports, begun.key(), None).await.expect("a read").is_some());
-    store.write(&imports, Operation::InsertOrMerge(begun)).await.expect("a merge");
-    store.delete_table(&TableName::new("Flights").expect("a name")).await.expect("a table");
+    assert!(
+        store
+            .get(&imports, begun.key(), None)
+            .await
+            .expect("a read")
+            .is_some()
+    );
+    store
+        .write(&imports, Operation::InsertOrMerge(begun))
+        .await
+        .expect("a merge");
+    store
+        .delete_table(&TableName::new("Flights").expect("a name"))
+        .await
+        .expect("a table");
     store.close().await.expect("the store closes");
 }
 
@@ -232,11 +283,16 @@ fn tables_of_other_programs_are_not_dropped() {
         let directory = place.path(table);
         add_table(&directory, table);
         let store = format!("embedded:{}", directory.display());
-        let output = support::run("flights", &["--store", &store, "--data", &place.one_flight()]);
+        let output = support::run(
+            "flights",
+            &["--store", &store, "--data", &place.one_flight()],
+        );
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{table}");
         assert!(
-            error.contains(&format!("the store has a table {table} that this program has not created")),
+            error.contains(&format!(
+                "the store has a table {table} that this program has not created"
+            )),
             "{error}"
         );
         assert!(!tables_of(&directory).is_empty(), "{table}");
@@ -246,7 +302,10 @@ fn tables_of_other_programs_are_not_dropped() {
 #[tokio::main(flavor = "current_thread")]
 async fn add_table(store: &Path, table: &str) {
     let store = EmbeddedStore::open(store).await.expect("the store opens");
-    store.create_table(&TableName::new(table).expect("a name")).await.expect("a new table");
+    store
+        .create_table(&TableName::new(table).expect("a name"))
+        .await
+        .expect("a new table");
     store.close().await.expect("the store closes");
 }
 
@@ -271,17 +330,29 @@ fn a_repeated_hour_shows_its_first_observation() {
 #[test]
 fn an_hour_that_occurs_three_times_is_refused() {
     let error = load_error("weather", &format!("{WEATHER}EWR,2013,1,1,1,50\n"));
-    assert!(error.contains("line 5, column hour, value \"1\""), "{error}");
+    assert!(
+        error.contains("line 5, column hour, value \"1\""),
+        "{error}"
+    );
 }
 
 #[test]
 fn errors_name_file_line_column_and_value() {
     let error = load_error("flights", &FLIGHTS.replace("1400", "far"));
-    assert!(error.contains("flights.csv, line 2, column distance, value \"far\""), "{error}");
+    assert!(
+        error.contains("flights.csv, line 2, column distance, value \"far\""),
+        "{error}"
+    );
     let error = load_error("flights", &FLIGHTS.replace("1400", "NA"));
-    assert!(error.contains("column distance, value \"NA\": a value is required"), "{error}");
+    assert!(
+        error.contains("column distance, value \"NA\": a value is required"),
+        "{error}"
+    );
     let error = load_error("flights", &FLIGHTS.replace("minute", "second"));
-    assert!(error.contains("flights.csv has no column minute"), "{error}");
+    assert!(
+        error.contains("flights.csv has no column minute"),
+        "{error}"
+    );
     let error = load_error("flights", &format!("{FLIGHTS}2013,1\n"));
     assert!(error.contains("flights.csv"), "{error}");
     assert!(error.contains("line: 3"), "{error}");

@@ -5,8 +5,11 @@ use crate::support;
 #[test]
 fn every_pattern_returns_the_flights() {
     let output = support::succeed("flights_patterns", &[]);
-    let found: Vec<&str> =
-        output.lines().filter_map(|line| line.split_once(" table requests: ")).map(|l| l.1).collect();
+    let found: Vec<&str> = output
+        .lines()
+        .filter_map(|line| line.split_once(" table requests: "))
+        .map(|l| l.1)
+        .collect();
     // 589 hours have a departure; 155 flights have no tail number.
     let expected = [
         "27004 flights of 31 days in 8 buckets each, in order",

@@ -13,8 +13,9 @@ const AZURE_EXAMPLES: [&str; 2] = ["key_vault", "shared_access_signatures"];
 
 #[test]
 fn every_example_succeeds() {
-    for name in
-        sources().iter().filter(|name| cfg!(feature = "azure") || !AZURE_EXAMPLES.contains(&name.as_str()))
+    for name in sources()
+        .iter()
+        .filter(|name| cfg!(feature = "azure") || !AZURE_EXAMPLES.contains(&name.as_str()))
     {
         support::succeed(name, &[]);
     }
@@ -47,27 +48,45 @@ fn several_types_refuses_a_store_with_its_table() {
 #[tokio::main(flavor = "current_thread")]
 async fn create_table(store: &Path, table: &str) {
     let store = EmbeddedStore::open(store).await.expect("the store opens");
-    store.create_table(&TableName::new(table).expect("a name")).await.expect("a new table");
+    store
+        .create_table(&TableName::new(table).expect("a name"))
+        .await
+        .expect("a new table");
     store.close().await.expect("the store closes");
 }
 
 #[test]
 fn cargo_toml_names_the_azure_examples() {
     let manifest = include_str!("../../Cargo.toml");
-    let named: BTreeSet<_> = manifest.split("[[example]]").skip(1).map(|part| part.lines().nth(1)).collect();
+    let named: BTreeSet<_> = manifest
+        .split("[[example]]")
+        .skip(1)
+        .map(|part| part.lines().nth(1))
+        .collect();
     let expected = AZURE_EXAMPLES.map(|name| format!("name = \"{name}\""));
-    assert_eq!(named, expected.iter().map(|line| Some(line.as_str())).collect());
+    assert_eq!(
+        named,
+        expected.iter().map(|line| Some(line.as_str())).collect()
+    );
 }
 
 /// Once in the list of examples, as the first link of a line.
 #[test]
 fn the_readme_lists_every_example_once() {
     let readme = include_str!("../../README.md");
-    let lines = readme.lines().filter_map(|line| line.strip_prefix("| [`")?.split_once("`](examples/"));
-    let listed: Vec<_> = lines.filter(|(name, link)| link.starts_with(&format!("{name}.rs)"))).collect();
+    let lines = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("| [`")?.split_once("`](examples/"));
+    let listed: Vec<_> = lines
+        .filter(|(name, link)| link.starts_with(&format!("{name}.rs)")))
+        .collect();
     let names: BTreeSet<_> = listed.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names, sources());
-    assert_eq!(names.len(), listed.len(), "README.md lists an example twice");
+    assert_eq!(
+        names.len(),
+        listed.len(),
+        "README.md lists an example twice"
+    );
     for program in ["flights", "flights_patterns", "copy"] {
         assert!(
             readme.contains(&format!("(examples/{program}/main.rs)")),
@@ -80,18 +99,26 @@ fn the_readme_lists_every_example_once() {
 #[test]
 fn no_section_of_the_cookbook_occurs_twice() {
     let cookbook = include_str!("../../../docs/cookbook.md");
-    let sections = cookbook.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let sections = cookbook
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
     let mut seen = BTreeSet::new();
     for section in sections.filter(|section| !["section", "pattern"].contains(section)) {
-        assert!(seen.insert(section), "the cookbook has two lines for {section}");
+        assert!(
+            seen.insert(section),
+            "the cookbook has two lines for {section}"
+        );
     }
 }
 
 /// Returns the examples of one file.
 fn sources() -> BTreeSet<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let files =
-        directory.read_dir().expect("the examples are here").map(|entry| entry.expect("a file").path());
+    let files = directory
+        .read_dir()
+        .expect("the examples are here")
+        .map(|entry| entry.expect("a file").path());
     let rust = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    rust.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect()
+    rust.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect()
 }

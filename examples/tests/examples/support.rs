@@ -10,9 +10,13 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Output {
 
 /// Runs a built example with these variables, and without any other connection string.
 fn run_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
-    let program = directory().join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    let program = directory()
+        .join(name)
+        .with_extension(std::env::consts::EXE_EXTENSION);
     let mut command = Command::new(&program);
-    command.env_remove("AZURE_STORAGE_CONNECTION_STRING").env_remove("AZURITE_CONNECTION_STRING");
+    command
+        .env_remove("AZURE_STORAGE_CONNECTION_STRING")
+        .env_remove("AZURITE_CONNECTION_STRING");
     let output = command.args(args).envs(variables.iter().copied()).output();
     output.unwrap_or_else(|e| {
         panic!(
@@ -36,13 +40,20 @@ pub(crate) fn succeed_with(name: &str, args: &[&str], variables: &[(&str, &str)]
 fn output_of_success(name: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
     let output = run_with(name, args, variables);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} {args:?}: {}\n{stderr}", output.status);
+    assert!(
+        output.status.success(),
+        "{name} {args:?}: {}\n{stderr}",
+        output.status
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
 /// Returns the directory of the examples, which Cargo puts next to that of the tests.
 fn directory() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
-    let profile = test.parent().and_then(|deps| deps.parent()).expect("tests are in target/*/deps");
+    let profile = test
+        .parent()
+        .and_then(|deps| deps.parent())
+        .expect("tests are in target/*/deps");
     profile.join("examples")
 }

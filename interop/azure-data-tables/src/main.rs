@@ -25,7 +25,11 @@ struct Order {
 }
 
 fn order(number: &str, amount: i32) -> Order {
-    Order { customer: "contoso".to_owned(), number: number.to_owned(), amount }
+    Order {
+        customer: "contoso".to_owned(),
+        number: number.to_owned(),
+        amount,
+    }
 }
 
 /// A server that ends with this program.
@@ -44,8 +48,12 @@ impl Server {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().ok_or("a pipe")?).read_line(&mut line)?;
-        let endpoint = line.split(';').find_map(|setting| setting.trim().strip_prefix("TableEndpoint="));
-        let endpoint = endpoint.ok_or_else(|| format!("no connection string: {line:?}"))?.to_owned();
+        let endpoint = line
+            .split(';')
+            .find_map(|setting| setting.trim().strip_prefix("TableEndpoint="));
+        let endpoint = endpoint
+            .ok_or_else(|| format!("no connection string: {line:?}"))?
+            .to_owned();
         Ok(Self { process, endpoint })
     }
 }
@@ -60,31 +68,48 @@ impl Drop for Server {
 
 fn check(name: &str, holds: bool) -> Result<()> {
     println!("{} {name}", if holds { "ok    " } else { "FAILED" });
-    if holds { Ok(()) } else { Err(format!("{name} failed").into()) }
+    if holds {
+        Ok(())
+    } else {
+        Err(format!("{name} failed").into())
+    }
 }
 
 async fn stored(orders: &TableClient) -> Result<Vec<(String, i32)>> {
     let mut found = Vec::new();
     let mut pages = orders.query().into_stream::<Order>();
     while let Some(page) = pages.next().await {
-        found.extend(page?.entities.into_iter().map(|order| (order.number, order.amount)));
+        found.extend(
+            page?
+                .entities
+                .into_iter()
+                .map(|order| (order.number, order.amount)),
+        );
     }
     found.sort();
     Ok(found)
 }
 
 async fn single_writes(orders: &TableClient, customer: &PartitionKeyClient) -> Result<()> {
-    let inserted: InsertEntityResponse<Order> =
-        orders.insert(&order("1", 10))?.return_entity(ReturnEntity::from(true)).await?;
+    let inserted: InsertEntityResponse<Order> = orders
+        .insert(&order("1", 10))?
+        .return_entity(ReturnEntity::from(true))
+        .await?;
     check(
         "an insert returns the entity",
         inserted.entity_with_metadata.map(|it| it.entity) == Some(order("1", 10)),
     )?;
     let entity = customer.entity_client("1");
     entity.insert_or_replace(order("1", 11))?.await?;
-    check("a read returns the write", entity.get::<Order>().await?.entity == order("1", 11))?;
+    check(
+        "a read returns the write",
+        entity.get::<Order>().await?.entity == order("1", 11),
+    )?;
     entity.delete().await?;
-    check("a deleted entity is gone", entity.get::<Order>().await.is_err())
+    check(
+        "a deleted entity is gone",
+        entity.get::<Order>().await.is_err(),
+    )
 }
 
 async fn transactions(orders: &TableClient, customer: &PartitionKeyClient) -> Result<()> {
@@ -96,10 +121,21 @@ async fn transactions(orders: &TableClient, customer: &PartitionKeyClient) -> Re
         .insert_or_merge("4", order("4", 4))?
         .into_future()
         .await?;
-    let statuses: Vec<u16> = written.operation_responses.iter().map(|it| it.status_code.into()).collect();
-    check("a transaction of 4 writes", statuses == [201, 201, 204, 204])?;
-    let all = [("1", 1), ("2", 2), ("3", 3), ("4", 4)].map(|(number, amount)| (number.to_owned(), amount));
-    check("every write of the transaction is stored", stored(orders).await? == all)?;
+    let statuses: Vec<u16> = written
+        .operation_responses
+        .iter()
+        .map(|it| it.status_code.into())
+        .collect();
+    check(
+        "a transaction of 4 writes",
+        statuses == [201, 201, 204, 204],
+    )?;
+    let all = [("1", 1), ("2", 2), ("3", 3), ("4", 4)]
+        .map(|(number, amount)| (number.to_owned(), amount));
+    check(
+        "every write of the transaction is stored",
+        stored(orders).await? == all,
+    )?;
     customer
         .transaction()
         .update("1", order("1", 5), None)?
@@ -107,24 +143,45 @@ async fn transactions(orders: &TableClient, customer: &PartitionKeyClient) -> Re
         .delete("3", None)?
         .into_future()
         .await?;
-    let changed = [("1", 5), ("2", 6), ("4", 4)].map(|(number, amount)| (number.to_owned(), amount));
-    check("a transaction of an update, a merge and a deletion", stored(orders).await? == changed)?;
-    let conflict = customer.transaction().insert(order("5", 5))?.insert(order("1", 9))?.into_future().await;
-    let refused = conflict.map(|it| it.operation_responses.iter().any(|it| u16::from(it.status_code) == 409));
-    check("a transaction with a conflict is refused", refused.unwrap_or(true))?;
+    let changed =
+        [("1", 5), ("2", 6), ("4", 4)].map(|(number, amount)| (number.to_owned(), amount));
+    check(
+        "a transaction of an update, a merge and a deletion",
+        stored(orders).await? == changed,
+    )?;
+    let conflict = customer
+        .transaction()
+        .insert(order("5", 5))?
+        .insert(order("1", 9))?
+        .into_future()
+        .await;
+    let refused = conflict.map(|it| {
+        it.operation_responses
+            .iter()
+            .any(|it| u16::from(it.status_code) == 409)
+    });
+    check(
+        "a transaction with a conflict is refused",
+        refused.unwrap_or(true),
+    )?;
     check("and changes nothing", stored(orders).await? == changed)
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let program = std::env::args().nth(1).ok_or("usage: interop-azure-data-tables TABLES")?;
+    let program = std::env::args()
+        .nth(1)
+        .ok_or("usage: interop-azure-data-tables TABLES")?;
     let server = Server::start(&program)?;
     let (account, key) = (
         "devstoreaccount1",
         "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
     );
     let uri = std::env::var("ENDPOINT").unwrap_or_else(|_| server.endpoint.clone());
-    let location = CloudLocation::Custom { account: account.to_owned(), uri };
+    let location = CloudLocation::Custom {
+        account: account.to_owned(),
+        uri,
+    };
     let credentials = StorageCredentials::access_key(account, key.to_owned());
     let service = TableServiceClientBuilder::with_location(location, credentials)
         .retry(azure_core::RetryOptions::none())

@@ -44,15 +44,23 @@ impl Connection {
     ///
     /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
     pub(crate) fn parse(text: &str, service: &'static str) -> Result<Self> {
-        if ["http://", "https://"].iter().any(|scheme| unquoted(text).starts_with(scheme)) {
+        if ["http://", "https://"]
+            .iter()
+            .any(|scheme| unquoted(text).starts_with(scheme))
+        {
             return Err(Error::invalid_request(
                 "this is a URL, not a connection string; use `with_sas`, `with_shared_key` or `new` with it",
             ));
         }
         let settings = Settings::parse(unquoted(text), service)?;
-        if settings.get("UseDevelopmentStorage").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
+        if settings
+            .get("UseDevelopmentStorage")
+            .is_some_and(|v| v.eq_ignore_ascii_case("true"))
+        {
             return emulator(
-                settings.get("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1"),
+                settings
+                    .get("DevelopmentStorageProxyUri")
+                    .unwrap_or("http://127.0.0.1"),
                 service,
             );
         }
@@ -71,18 +79,28 @@ fn emulator(proxy: &str, service: &str) -> Result<Connection> {
     let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", without_port(proxy)?);
     let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, STORAGE_EMULATOR_KEY)?);
     let secondary = (service == "Table").then(|| format!("{base}-secondary"));
-    Ok(Connection { endpoint: base, secondary, secret })
+    Ok(Connection {
+        endpoint: base,
+        secondary,
+        secret,
+    })
 }
 
 /// Returns scheme and host of the emulator's proxy without its port: each service of the emulator has its own.
 fn without_port(proxy: &str) -> Result<String> {
-    let url = Url::parse(proxy).ok().filter(|url| url.has_host() && !has_userinfo(url));
+    let url = Url::parse(proxy)
+        .ok()
+        .filter(|url| url.has_host() && !has_userinfo(url));
     let url = url.ok_or_else(|| {
         Error::invalid_request(
             "DevelopmentStorageProxyUri is not a usable URL; use the form http://127.0.0.1, without port and user name",
         )
     })?;
-    Ok(format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
+    Ok(format!(
+        "{}://{}",
+        url.scheme(),
+        url.host_str().unwrap_or_default()
+    ))
 }
 
 /// Quotation marks that shells and settings files write around a value.
@@ -103,7 +121,10 @@ struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     fn parse(text: &'a str, service: &'static str) -> Result<Self> {
-        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        let parts = text
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
         // Split at the first `=`: base64 keys and signatures contain further `=`.
         let pairs = parts.map(|part| part.split_once('=').ok_or_else(malformed));
         let pairs: Vec<(&str, &str)> = pairs.collect::<Result<_>>()?;
@@ -116,8 +137,13 @@ impl<'a> Settings<'a> {
 
     /// Returns the value of a setting; `None` if it is missing or empty.
     fn get(&self, name: &str) -> Option<&'a str> {
-        let found = self.pairs.iter().find(|(n, _)| n.trim().eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+        let found = self
+            .pairs
+            .iter()
+            .find(|(n, _)| n.trim().eq_ignore_ascii_case(name));
+        found
+            .map(|(_, value)| value.trim())
+            .filter(|value| !value.is_empty())
     }
 
     fn endpoint(&self) -> Result<String> {
@@ -135,7 +161,11 @@ impl<'a> Settings<'a> {
             return Ok(Some(given.to_owned()));
         }
         // The name of the secondary endpoint follows from the account's name only for the standard domains.
-        if self.get("TableEndpoint").is_some() { Ok(None) } else { self.account_host("-secondary") }
+        if self.get("TableEndpoint").is_some() {
+            Ok(None)
+        } else {
+            self.account_host("-secondary")
+        }
     }
 
     /// Returns the URL of the account in the standard domains. `suffix` follows the account name.
@@ -143,15 +173,26 @@ impl<'a> Settings<'a> {
     /// # Errors
     /// Fails if a setting cannot be a part of this URL, which would then lead to another host.
     fn account_host(&self, suffix: &str) -> Result<Option<String>> {
-        let Some(account) = self.get("AccountName") else { return Ok(None) };
+        let Some(account) = self.get("AccountName") else {
+            return Ok(None);
+        };
         let protocol = self.get("DefaultEndpointsProtocol").unwrap_or("https");
-        let domain = self.get("EndpointSuffix").unwrap_or("core.windows.net").trim_start_matches('.');
-        let is_label =
-            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let domain = self
+            .get("EndpointSuffix")
+            .unwrap_or("core.windows.net")
+            .trim_start_matches('.');
+        let is_label = |text: &str| {
+            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        };
         for (name, is_usable) in [
             ("AccountName", is_label(account)),
             ("EndpointSuffix", domain.split('.').all(is_label)),
-            ("DefaultEndpointsProtocol", ["http", "https"].iter().any(|p| protocol.eq_ignore_ascii_case(p))),
+            (
+                "DefaultEndpointsProtocol",
+                ["http", "https"]
+                    .iter()
+                    .any(|p| protocol.eq_ignore_ascii_case(p)),
+            ),
         ] {
             if !is_usable {
                 return Err(Error::invalid_request(format!(
@@ -160,7 +201,9 @@ impl<'a> Settings<'a> {
             }
         }
         let service = self.service.to_lowercase();
-        Ok(Some(format!("{protocol}://{account}{suffix}.{service}.{domain}")))
+        Ok(Some(format!(
+            "{protocol}://{account}{suffix}.{service}.{domain}"
+        )))
     }
 
     fn secret(&self) -> Result<Secret> {
@@ -168,8 +211,12 @@ impl<'a> Settings<'a> {
         if let Some(sas) = self.get("SharedAccessSignature") {
             return Ok(Secret::Sas(Sas(sas.trim_start_matches('?').to_owned())));
         }
-        let account = self.get("AccountName").ok_or_else(|| missing("AccountName"))?;
-        let key = self.get("AccountKey").ok_or_else(|| missing("AccountKey or SharedAccessSignature"))?;
+        let account = self
+            .get("AccountName")
+            .ok_or_else(|| missing("AccountName"))?;
+        let key = self
+            .get("AccountKey")
+            .ok_or_else(|| missing("AccountKey or SharedAccessSignature"))?;
         SharedKey::new(account, key).map(Secret::Key)
     }
 }
@@ -201,27 +248,55 @@ mod tests {
     fn account_key_and_suffix() {
         let c = parse("DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5==;EndpointSuffix=core.chinacloudapi.cn".replace("==;", ";").as_str());
         assert_eq!(c.endpoint, "https://acc.table.core.chinacloudapi.cn");
-        assert_eq!(c.secondary.as_deref(), Some("https://acc-secondary.table.core.chinacloudapi.cn"));
+        assert_eq!(
+            c.secondary.as_deref(),
+            Some("https://acc-secondary.table.core.chinacloudapi.cn")
+        );
         assert!(matches!(c.secret, Secret::Key(key) if key.account() == "acc"));
-        assert_eq!(parse("accountname=acc;accountkey=a2V5").endpoint, "https://acc.table.core.windows.net");
+        assert_eq!(
+            parse("accountname=acc;accountkey=a2V5").endpoint,
+            "https://acc.table.core.windows.net"
+        );
     }
 
     #[test]
     fn quotes_and_dots_lead_to_the_same_account() {
         let text = "AccountName=acc;AccountKey=a2V5;EndpointSuffix=.core.windows.net";
-        for text in [text.to_owned(), format!("\"{text}\""), format!(" '{text};' \n")] {
+        for text in [
+            text.to_owned(),
+            format!("\"{text}\""),
+            format!(" '{text};' \n"),
+        ] {
             let c = parse(&text);
             assert_eq!(c.endpoint, "https://acc.table.core.windows.net", "{text}");
-            assert_eq!(c.secondary.as_deref(), Some("https://acc-secondary.table.core.windows.net"));
+            assert_eq!(
+                c.secondary.as_deref(),
+                Some("https://acc-secondary.table.core.windows.net")
+            );
         }
         for (text, name) in [
             ("\"AccountName=acc;AccountKey=a2V5", "Name=value"),
-            ("'DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5", "Name=value"),
+            (
+                "'DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5",
+                "Name=value",
+            ),
             ("AccountName=\"acc\";AccountKey=a2V5", "AccountName"),
-            ("AccountName=acc.evil.example/;AccountKey=a2V5", "AccountName"),
-            ("AccountName=acc;AccountKey=a2V5;EndpointSuffix=core..net", "EndpointSuffix"),
-            ("AccountName=acc;AccountKey=a2V5;EndpointSuffix=core.windows.net/x", "EndpointSuffix"),
-            ("DefaultEndpointsProtocol=ftp;AccountName=acc;AccountKey=a2V5", "DefaultEndpointsProtocol"),
+            (
+                "AccountName=acc.evil.example/;AccountKey=a2V5",
+                "AccountName",
+            ),
+            (
+                "AccountName=acc;AccountKey=a2V5;EndpointSuffix=core..net",
+                "EndpointSuffix",
+            ),
+            (
+                "AccountName=acc;AccountKey=a2V5;EndpointSuffix=core.windows.net/x",
+                "EndpointSuffix",
+            ),
+            (
+                "DefaultEndpointsProtocol=ftp;AccountName=acc;AccountKey=a2V5",
+                "DefaultEndpointsProtocol",
+            ),
         ] {
             let error = Connection::parse(text, "Table").unwrap_err().to_string();
             assert!(error.contains(name), "{text}: {error}");
@@ -230,8 +305,9 @@ mod tests {
 
     #[test]
     fn sas_and_endpoints() {
-        let c =
-            parse("TableEndpoint=https://acc.table.core.windows.net/;SharedAccessSignature=?sv=1&sig=a%3D;");
+        let c = parse(
+            "TableEndpoint=https://acc.table.core.windows.net/;SharedAccessSignature=?sv=1&sig=a%3D;",
+        );
         assert_eq!(c.endpoint.as_str(), "https://acc.table.core.windows.net/");
         assert_eq!(c.secondary, None);
         assert!(matches!(c.secret, Secret::Sas(Sas(sas)) if sas == "sv=1&sig=a%3D"));
@@ -246,8 +322,9 @@ mod tests {
         );
         assert_eq!(c.endpoint, "https://orders.example");
         assert_eq!(c.secondary.as_deref(), Some("https://orders-2.example"));
-        let c =
-            parse("AccountName=acc;SharedAccessSignature=sv=1&sig=x;EndpointSuffix=core.usgovcloudapi.net");
+        let c = parse(
+            "AccountName=acc;SharedAccessSignature=sv=1&sig=x;EndpointSuffix=core.usgovcloudapi.net",
+        );
         assert_eq!(c.endpoint, "https://acc.table.core.usgovcloudapi.net");
         assert_eq!(
             parse("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5").endpoint,
@@ -266,22 +343,48 @@ mod tests {
     #[test]
     fn queue_endpoints_differ_from_table_endpoints() {
         let parse = |text| Connection::parse(text, "Queue").unwrap().endpoint;
-        assert_eq!(parse("AccountName=a;AccountKey=a2V5"), "https://a.queue.core.windows.net");
-        assert_eq!(parse("AccountName=a;AccountKey=a2V5;QueueEndpoint=http://q/a"), "http://q/a");
-        assert_eq!(parse("UseDevelopmentStorage=true"), "http://127.0.0.1:10001/devstoreaccount1");
-        for text in ["AccountName=a;AccountKey=a2V5", "UseDevelopmentStorage=true"] {
-            assert_eq!(Connection::parse(text, "Queue").unwrap().secondary, None, "{text}");
+        assert_eq!(
+            parse("AccountName=a;AccountKey=a2V5"),
+            "https://a.queue.core.windows.net"
+        );
+        assert_eq!(
+            parse("AccountName=a;AccountKey=a2V5;QueueEndpoint=http://q/a"),
+            "http://q/a"
+        );
+        assert_eq!(
+            parse("UseDevelopmentStorage=true"),
+            "http://127.0.0.1:10001/devstoreaccount1"
+        );
+        for text in [
+            "AccountName=a;AccountKey=a2V5",
+            "UseDevelopmentStorage=true",
+        ] {
+            assert_eq!(
+                Connection::parse(text, "Queue").unwrap().secondary,
+                None,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn emulator_and_its_proxy() {
-        assert_eq!(parse("UseDevelopmentStorage=true").endpoint, "http://127.0.0.1:10002/devstoreaccount1");
+        assert_eq!(
+            parse("UseDevelopmentStorage=true").endpoint,
+            "http://127.0.0.1:10002/devstoreaccount1"
+        );
         let proxied = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://box");
-        assert_eq!(proxied.secondary.as_deref(), Some("http://box:10002/devstoreaccount1-secondary"));
+        assert_eq!(
+            proxied.secondary.as_deref(),
+            Some("http://box:10002/devstoreaccount1-secondary")
+        );
         for proxy in ["http://box/", "http://box:8888", "http://box:8888/path"] {
             let text = format!("UseDevelopmentStorage=true;DevelopmentStorageProxyUri={proxy}");
-            assert_eq!(parse(&text).endpoint, "http://box:10002/devstoreaccount1", "{proxy}");
+            assert_eq!(
+                parse(&text).endpoint,
+                "http://box:10002/devstoreaccount1",
+                "{proxy}"
+            );
         }
         let v6 = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]:8888");
         assert_eq!(v6.endpoint, "http://[::1]:10002/devstoreaccount1");
@@ -333,8 +436,17 @@ mod tests {
             ("https://acc.table.core.windows.net/?sig=se7en", "with_sas"),
         ] {
             let message = Connection::parse(text, "Table").unwrap_err().to_string();
-            assert!(message.contains(expected) && !message.contains("se7en"), "{text}: {message}");
+            assert!(
+                message.contains(expected) && !message.contains("se7en"),
+                "{text}: {message}"
+            );
         }
-        assert!(!format!("{:?}", parse("AccountName=a;SharedAccessSignature=sig=se7en")).contains("se7en"));
+        assert!(
+            !format!(
+                "{:?}",
+                parse("AccountName=a;SharedAccessSignature=sig=se7en")
+            )
+            .contains("se7en")
+        );
     }
 }

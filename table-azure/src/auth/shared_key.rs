@@ -64,7 +64,11 @@ impl SharedKey {
         let key = Zeroizing::new(STANDARD.decode(key).map_err(|_| invalid())?);
         // The key is hashed once, here. Each signature starts with a copy of the keyed state.
         let mac = Hmac::new_from_slice(&key).map_err(|_| invalid())?;
-        Ok(Self { account: account.into(), mac, emulator })
+        Ok(Self {
+            account: account.into(),
+            mac,
+            emulator,
+        })
     }
 
     /// Returns the emulator that this public key belongs to, if any.
@@ -105,7 +109,18 @@ impl SharedKey {
         // account, and the path as it is sent, still encoded. With an emulator, whose paths start with the account,
         // the resource contains the account twice. Of the query only `comp` is signed.
         let comp = comp.map_or(["", ""], |comp| ["?comp=", comp]);
-        let text = [verb, "\n\n", content_type, "\n", date, "\n/", self.account(), path, comp[0], comp[1]];
+        let text = [
+            verb,
+            "\n\n",
+            content_type,
+            "\n",
+            date,
+            "\n/",
+            self.account(),
+            path,
+            comp[0],
+            comp[1],
+        ];
         ["SharedKey ", self.account(), ":", &self.sign_parts(&text)].concat()
     }
 }
@@ -122,17 +137,30 @@ pub(crate) struct SharedKeyPolicy(pub(crate) SharedKey);
 
 pub(crate) const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 
-#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "`async_trait` would name a lifetime that the trait does not"
+)]
 #[async_trait]
 impl Policy for SharedKeyPolicy {
-    async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
         // Every attempt needs a new date: the service refuses a date that is more than 15 minutes old.
         let date = http_date(Utc::now());
         let content_type = text(request.headers(), &CONTENT_TYPE).unwrap_or_default();
         let url = request.url();
-        let comp = url.query_pairs().find(|(name, _)| name == "comp").map(|(_, value)| value);
+        let comp = url
+            .query_pairs()
+            .find(|(name, _)| name == "comp")
+            .map(|(_, value)| value);
         let verb = request.method().as_str();
-        let authorization = self.0.authorization(verb, content_type, &date, url.path(), comp.as_deref());
+        let authorization =
+            self.0
+                .authorization(verb, content_type, &date, url.path(), comp.as_deref());
         request.insert_header(X_MS_DATE, date);
         request.insert_header(AUTHORIZATION, authorization);
         next[0].send(ctx, request, &next[1..]).await
@@ -142,8 +170,9 @@ impl Policy for SharedKeyPolicy {
 /// Formats a time as an HTTP date (RFC 1123).
 pub(crate) fn http_date(time: DateTime<Utc>) -> String {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
     // Several times faster than `chrono`'s formats; every request needs a date.
     format!(
         "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
@@ -168,9 +197,15 @@ mod tests {
         let key = SharedKey::new("testaccount1", "a2V5").unwrap();
         let date = "Sun, 11 Oct 2009 19:52:39 GMT";
         let header = key.authorization("GET", "", date, "/Tables", None);
-        assert_eq!(header, "SharedKey testaccount1:0XNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs=");
+        assert_eq!(
+            header,
+            "SharedKey testaccount1:0XNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs="
+        );
         let header = key.authorization("GET", "", date, "/T", Some("acl"));
-        assert_eq!(header, "SharedKey testaccount1:YgTNSyEiJTfm9E0zoSCTsV1f/rP6Fu/1UlHX4N5+HB0=");
+        assert_eq!(
+            header,
+            "SharedKey testaccount1:YgTNSyEiJTfm9E0zoSCTsV1f/rP6Fu/1UlHX4N5+HB0="
+        );
     }
 
     /// RFC 4231, test case 2.
@@ -178,16 +213,31 @@ mod tests {
     fn the_signature_is_hmac_sha256() {
         let key = SharedKey::new("a", &STANDARD.encode("Jefe")).unwrap();
         let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        let signature = STANDARD.decode(key.sign("what do ya want for nothing?")).unwrap();
-        assert_eq!(signature.iter().map(|b| format!("{b:02x}")).collect::<String>(), expected);
+        let signature = STANDARD
+            .decode(key.sign("what do ya want for nothing?"))
+            .unwrap();
+        assert_eq!(
+            signature
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect::<String>(),
+            expected
+        );
     }
 
     #[test]
     fn dates_are_rfc_1123() {
-        assert_eq!(http_date(DateTime::UNIX_EPOCH), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(
+            http_date(DateTime::UNIX_EPOCH),
+            "Thu, 01 Jan 1970 00:00:00 GMT"
+        );
         for days in 0..800 {
-            let time = DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(days * 86_399 + 1_700_000_000);
-            assert_eq!(http_date(time), time.format("%a, %d %b %Y %H:%M:%S GMT").to_string());
+            let time =
+                DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(days * 86_399 + 1_700_000_000);
+            assert_eq!(
+                http_date(time),
+                time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+            );
         }
     }
 

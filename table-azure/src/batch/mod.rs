@@ -28,12 +28,14 @@ pub(crate) fn read_answer(
     table: &TableName,
     group: &GroupTransaction,
 ) -> Result<Vec<Written>> {
-    let text = std::str::from_utf8(&answer.body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    let text =
+        std::str::from_utf8(&answer.body).map_err(|_| unreadable("the body is not UTF-8"))?;
     let boundary = answer
         .header("content-type")
         .and_then(boundary)
         .ok_or_else(|| unreadable("the content type has no boundary"))?;
-    let parts = responses(text, boundary).ok_or_else(|| unreadable("the body is truncated or malformed"))?;
+    let parts = responses(text, boundary)
+        .ok_or_else(|| unreadable("the body is truncated or malformed"))?;
     // This check precedes the search for a refusal: with too many parts, it is not certain that the answer is to this request.
     if parts.len() > group.len() {
         return Err(unreadable(&format!(
@@ -55,9 +57,16 @@ pub(crate) fn read_answer(
     }
     // A status of success that the protocol does not define. A proxy may have written it, and the write may not have happened.
     if let Some(part) = parts.iter().find(|part| !SUCCESS.contains(&part.status)) {
-        return Err(unreadable(&format!("a part has the unexpected status {}", part.status)));
+        return Err(unreadable(&format!(
+            "a part has the unexpected status {}",
+            part.status
+        )));
     }
-    parts.iter().zip(group.operations()).map(|(part, operation)| written(part, operation)).collect()
+    parts
+        .iter()
+        .zip(group.operations())
+        .map(|(part, operation)| written(part, operation))
+        .collect()
 }
 
 /// The statuses of successful operations.
@@ -67,17 +76,28 @@ const SUCCESS: [u16; 2] = [201, 204];
 fn written(part: &PartResponse<'_>, operation: &Operation) -> Result<Written> {
     match operation {
         Operation::Delete(..) => Ok(Written::deleted()),
-        _ => part.etag.map(|etag| Written::version(ETag::from(etag))).ok_or_else(no_etag),
+        _ => part
+            .etag
+            .map(|etag| Written::version(ETag::from(etag)))
+            .ok_or_else(no_etag),
     }
 }
 
 /// Returns the error of a refused group: the error of the operation that the service names, or of the whole group.
-fn refusal(part: &PartResponse<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
+fn refusal(
+    part: &PartResponse<'_>,
+    answer: &Answer,
+    table: &TableName,
+    group: &GroupTransaction,
+) -> Error {
     let wait = pause(part.retry_after_ms, part.retry_after);
-    let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
+    let mut failure =
+        Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
     // The message of the service starts with the index of the operation: `1:The specified entity already exists.`
     // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
-    let index = failure.take_index().or_else(|| (group.len() == 1).then_some(0));
+    let index = failure
+        .take_index()
+        .or_else(|| (group.len() == 1).then_some(0));
     let named = index.and_then(|index| Some((index, group.operations().get(index)?)));
     let Some((index, operation)) = named else {
         return failure.into_error(&Subject::Table(table), true);
@@ -85,7 +105,11 @@ fn refusal(part: &PartResponse<'_>, answer: &Answer, table: &TableName, group: &
     let error = failure.into_error(&Subject::Entity(table, operation.key()), true);
     // Other errors, such as a missing table or a busy service, would repeat themselves for every operation. They are
     // reported for the group.
-    if is_about_one_operation(error.kind()) { Error::in_transaction(index, error) } else { error }
+    if is_about_one_operation(error.kind()) {
+        Error::in_transaction(index, error)
+    } else {
+        error
+    }
 }
 
 /// Whether the error concerns a single operation, and not the table, the caller or the service.
@@ -143,7 +167,11 @@ fn read_parts<'a>(
             return Some(());
         }
         // A part is either a set of parts (the change set) or one response.
-        match lines.read_header(boundary)?.content_type.and_then(self::boundary) {
+        match lines
+            .read_header(boundary)?
+            .content_type
+            .and_then(self::boundary)
+        {
             Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, responses)?,
             None => responses.push(read_response(lines, boundary)?),
         }
@@ -153,14 +181,33 @@ fn read_parts<'a>(
 
 fn read_response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<PartResponse<'a>> {
     let header = lines.read_header(boundary)?;
-    let status = header.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let status = header
+        .first
+        .strip_prefix("HTTP/")?
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()?;
     let from = lines.offset;
     let (to, _) = lines.seek_delimiter(boundary)?;
     // Back to the delimiter: the caller reads it and learns whether another part follows.
     lines.offset = to;
     let body = &lines.text[from..to];
-    let PartHeader { etag, code, retry_after, retry_after_ms, .. } = header;
-    Some(PartResponse { status, etag, code, retry_after, retry_after_ms, body })
+    let PartHeader {
+        etag,
+        code,
+        retry_after,
+        retry_after_ms,
+        ..
+    } = header;
+    Some(PartResponse {
+        status,
+        etag,
+        code,
+        retry_after,
+        retry_after_ms,
+        body,
+    })
 }
 
 /// A body that is read line by line.
@@ -194,7 +241,9 @@ impl<'a> PartHeader<'a> {
         self.etag = self.etag.or_else(|| field(line, "etag"));
         self.code = self.code.or_else(|| field(line, "x-ms-error-code"));
         self.retry_after = self.retry_after.or_else(|| field(line, "retry-after"));
-        self.retry_after_ms = self.retry_after_ms.or_else(|| field(line, "x-ms-retry-after-ms"));
+        self.retry_after_ms = self
+            .retry_after_ms
+            .or_else(|| field(line, "x-ms-retry-after-ms"));
     }
 }
 
@@ -202,7 +251,10 @@ impl<'a> Lines<'a> {
     /// Returns the next line without its line end; `None` after the last line.
     #[inline]
     fn line(&mut self) -> Option<&'a str> {
-        let rest = self.text.get(self.offset..).filter(|rest| !rest.is_empty())?;
+        let rest = self
+            .text
+            .get(self.offset..)
+            .filter(|rest| !rest.is_empty())?;
         let line = memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..end]);
         self.offset += line.len() + 1;
         Some(line.strip_suffix('\r').unwrap_or(line))
@@ -275,23 +327,53 @@ pub(crate) struct GroupBody {
 
 impl GroupBody {
     /// Encodes a group as a multipart body: a batch with one change set, which contains a part for each operation.
-    pub(crate) fn new(endpoint: &Endpoint, table: &TableName, group: &GroupTransaction) -> Result<Self> {
+    pub(crate) fn new(
+        endpoint: &Endpoint,
+        table: &TableName,
+        group: &GroupTransaction,
+    ) -> Result<Self> {
         // Random, so that no property value contains a boundary: a value with a known boundary could add operations to the group.
         let (batch, changeset) = (Uuid::new_v4(), Uuid::new_v4());
         let (batch, changeset) = (format!("batch_{batch}"), format!("changeset_{changeset}"));
         // An estimate: 1024 bytes for each operation.
         let mut bytes = Vec::with_capacity(256 + group.len() * 1024);
-        push(&mut bytes, &["--", &batch, "\r\nContent-Type: multipart/mixed; boundary=", &changeset, "\r\n"]);
+        push(
+            &mut bytes,
+            &[
+                "--",
+                &batch,
+                "\r\nContent-Type: multipart/mixed; boundary=",
+                &changeset,
+                "\r\n",
+            ],
+        );
         let entities = EntityEncoder::default();
-        let mut body = BodyWriter { endpoint, table, changeset, bytes, first_insert: None, entities };
+        let mut body = BodyWriter {
+            endpoint,
+            table,
+            changeset,
+            bytes,
+            first_insert: None,
+            entities,
+        };
         for (index, operation) in group.operations().iter().enumerate() {
-            let write =
-                Write::new(operation, endpoint.is_cosmos).map_err(|e| Error::in_transaction(index, e))?;
+            let write = Write::new(operation, endpoint.is_cosmos)
+                .map_err(|e| Error::in_transaction(index, e))?;
             body.push_part(&write);
         }
-        let BodyWriter { changeset, mut bytes, .. } = body;
-        push(&mut bytes, &["\r\n--", &changeset, "--\r\n--", &batch, "--\r\n"]);
-        Ok(Self { content_type: format!("multipart/mixed; boundary={batch}"), bytes })
+        let BodyWriter {
+            changeset,
+            mut bytes,
+            ..
+        } = body;
+        push(
+            &mut bytes,
+            &["\r\n--", &changeset, "--\r\n--", &batch, "--\r\n"],
+        );
+        Ok(Self {
+            content_type: format!("multipart/mixed; boundary={batch}"),
+            bytes,
+        })
     }
 }
 
@@ -328,13 +410,32 @@ impl BodyWriter<'_> {
     fn push_part_header(&mut self, write: &Write<'_>) {
         let path = write.path(self.table);
         let out = &mut self.bytes;
-        push(out, &["\r\n--", &self.changeset, "\r\nContent-Type: application/http\r\n"]);
+        push(
+            out,
+            &[
+                "\r\n--",
+                &self.changeset,
+                "\r\nContent-Type: application/http\r\n",
+            ],
+        );
         push(out, &["Content-Transfer-Encoding: binary\r\n\r\n"]);
         // The URL of a part is absolute, as in the service's examples
         // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>), and has no
         // SAS: the outer request is authorized for all of them.
-        push(out, &[write.method.as_str(), " ", self.endpoint.root().as_str(), &path, " HTTP/1.1\r\n"]);
-        push(out, &["Accept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n"]);
+        push(
+            out,
+            &[
+                write.method.as_str(),
+                " ",
+                self.endpoint.root().as_str(),
+                &path,
+                " HTTP/1.1\r\n",
+            ],
+        );
+        push(
+            out,
+            &["Accept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n"],
+        );
         if let Some(verb) = write.x_http_method {
             push(out, &["X-HTTP-Method: ", verb, "\r\n"]);
         }
@@ -344,11 +445,17 @@ impl BodyWriter<'_> {
         if let Some(if_match) = &write.if_match {
             push(out, &["If-Match: ", if_match, "\r\n"]);
         }
-        let json = if write.entity.is_some() { "Content-Type: application/json\r\n" } else { "" };
+        let json = if write.entity.is_some() {
+            "Content-Type: application/json\r\n"
+        } else {
+            ""
+        };
         push(out, &[json, "\r\n"]);
     }
 }
 
 fn push(out: &mut Vec<u8>, parts: &[&str]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    parts
+        .iter()
+        .for_each(|part| out.extend_from_slice(part.as_bytes()));
 }

@@ -6,7 +6,11 @@ use table_core::model::{Key, TableName};
 
 /// Every character outside RFC 3986's unreserved set is encoded, so that all intermediaries read the URL
 /// alike.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// A request URL under construction: first the path, then the query. The server part was parsed once, with
 /// the endpoint.
@@ -20,7 +24,11 @@ impl<'a> Address<'a> {
     pub(super) fn new(base: &Url, path: &str, sas: Option<&'a str>) -> Self {
         let mut url = base.clone();
         url.set_path(&[base.path(), path].concat());
-        Self { url, query: String::new(), sas }
+        Self {
+            url,
+            query: String::new(),
+            sas,
+        }
     }
 
     /// Adds a query parameter and percent-encodes its value.

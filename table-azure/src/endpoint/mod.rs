@@ -63,7 +63,10 @@ impl Endpoint {
     pub(crate) fn new(primary: &str, sas: Option<String>) -> Result<Self> {
         let url = parse_url(primary)?;
         if url.query().is_some() {
-            return Err(invalid(primary, "the URL has a query; pass a URL with a SAS to `with_sas`"));
+            return Err(invalid(
+                primary,
+                "the URL has a query; pass a URL with a SAS to `with_sas`",
+            ));
         }
         if is_service_domain(&url) && url.path() != "/" {
             return Err(invalid(
@@ -73,7 +76,9 @@ impl Endpoint {
         }
         let sas = sas.map(|sas| checked_sas(&sas, primary)).transpose()?;
         let host = url.host_str().unwrap_or_default();
-        let is_cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
+        let is_cosmos = [".table.cosmos.", ".table.cosmosdb."]
+            .iter()
+            .any(|part| host.contains(part))
             || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
         let (primary, carries_secret) = (with_trailing_slash(url), sas.is_some());
         let hides_manifest = sas.as_deref().is_some_and(hides_manifest);
@@ -92,8 +97,9 @@ impl Endpoint {
 
     /// Creates an endpoint from the URL of an account or a table, with a SAS.
     pub(crate) fn from_sas_url(url: &str) -> Result<Self> {
-        let (address, sas) =
-            url.split_once('?').ok_or_else(|| invalid(url, "the URL has no SAS after a '?'"))?;
+        let (address, sas) = url
+            .split_once('?')
+            .ok_or_else(|| invalid(url, "the URL has no SAS after a '?'"))?;
         let address = account_url(parse_address(address, url)?, &checked_sas(sas, url)?, url)?;
         Self::new(address.as_str(), Some(sas.to_owned()))
     }
@@ -115,9 +121,15 @@ impl Endpoint {
     /// # Errors
     /// Fails if the scheme is `http` and the host is neither loopback nor in `allowed`, or if https is required.
     pub(crate) fn check_http(&self, allowed: &[String]) -> Result<()> {
-        let addresses = [Some(&self.primary), Some(&self.reads), self.secondary.as_ref()];
-        if let Some(url) =
-            addresses.iter().flatten().find(|url| self.requires_https && url.scheme() != "https")
+        let addresses = [
+            Some(&self.primary),
+            Some(&self.reads),
+            self.secondary.as_ref(),
+        ];
+        if let Some(url) = addresses
+            .iter()
+            .flatten()
+            .find(|url| self.requires_https && url.scheme() != "https")
         {
             let host = url.host_str().unwrap_or_default();
             return Err(Error::invalid_request(format!(
@@ -127,12 +139,21 @@ impl Endpoint {
         if !self.carries_secret {
             return Ok(());
         }
-        addresses.into_iter().flatten().try_for_each(|url| check_plain_http(url, allowed))
+        addresses
+            .into_iter()
+            .flatten()
+            .try_for_each(|url| check_plain_http(url, allowed))
     }
 
     /// Sets the endpoint that reads go to, and the secondary endpoint if it does not have the default name.
-    pub(crate) fn with_reads_from(mut self, from: ReadFrom, secondary: Option<&str>) -> Result<Self> {
-        self.secondary = secondary.map(|given| parse_url(given).map(with_trailing_slash)).transpose()?;
+    pub(crate) fn with_reads_from(
+        mut self,
+        from: ReadFrom,
+        secondary: Option<&str>,
+    ) -> Result<Self> {
+        self.secondary = secondary
+            .map(|given| parse_url(given).map(with_trailing_slash))
+            .transpose()?;
         self.reads = match from {
             ReadFrom::Primary => self.primary.clone(),
             ReadFrom::Secondary => self.secondary_url()?,
@@ -141,7 +162,9 @@ impl Endpoint {
     }
 
     fn secondary_url(&self) -> Result<Url> {
-        self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
+        self.secondary
+            .clone()
+            .map_or_else(|| secondary_of(&self.primary), Ok)
     }
 
     /// Whether the SAS covers only a part of a table's manifest. A query of the manifest would then miss rows without an error.
@@ -159,7 +182,8 @@ impl Endpoint {
 
     /// Returns the root of the secondary endpoint, independent of where reads go.
     pub(crate) fn secondary(&self) -> Result<Address<'_>> {
-        self.secondary_url().map(|base| Address::new(&base, "", self.sas.as_deref()))
+        self.secondary_url()
+            .map(|base| Address::new(&base, "", self.sas.as_deref()))
     }
 
     /// Returns the account's URL. The URLs of entities in a group transaction start with it.
@@ -180,7 +204,11 @@ impl Endpoint {
     /// Returns a URL to read rows of this partition from. Writers rely on the manifest, and a copy may be behind: the manifest is
     /// read from the primary endpoint only.
     pub(crate) fn read_partition(&self, path: &str, partition: Option<&str>) -> Address<'_> {
-        if partition == Some(MANIFEST_PARTITION) { self.write_to(path) } else { self.read_from(path) }
+        if partition == Some(MANIFEST_PARTITION) {
+            self.write_to(path)
+        } else {
+            self.read_from(path)
+        }
     }
 
     /// Returns a URL to read from.
@@ -200,7 +228,8 @@ impl fmt::Debug for Endpoint {
 
 /// Whether the host is an account in a domain of the services, such as `acc.table.core.windows.net`: then the path names no account.
 fn is_service_domain(url: &Url) -> bool {
-    url.domain().is_some_and(|domain| domain.contains(".table."))
+    url.domain()
+        .is_some_and(|domain| domain.contains(".table."))
 }
 
 /// Returns the SAS without the `?` with which the portal shows it. Errors show `url`, without its query.
@@ -212,7 +241,10 @@ pub(crate) fn checked_sas(sas: &str, url: &str) -> Result<String> {
     if query_pairs(sas).any(|(name, value)| name == "sig" && !value.is_empty()) {
         return Ok(sas.to_owned());
     }
-    Err(invalid(url, "the shared access signature has no `sig`; copy the whole text, as the portal shows it"))
+    Err(invalid(
+        url,
+        "the shared access signature has no `sig`; copy the whole text, as the portal shows it",
+    ))
 }
 
 /// Returns the URL of the account for a URL of the account or of a table. The portal and other tools give the URL of the table; requests
@@ -221,17 +253,27 @@ pub(crate) fn checked_sas(sas: &str, url: &str) -> Result<String> {
 /// A service's own domain has the account in the host name. At an address such as 127.0.0.1, the account is the first part of the path.
 /// Elsewhere only a SAS for a table says what the last part of the path is.
 fn account_url(mut url: Url, sas: &str, shown: &str) -> Result<Url> {
-    let parts: Vec<_> = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
-    let is_address = url.domain().is_none_or(|domain| domain.eq_ignore_ascii_case("localhost"));
+    let parts: Vec<_> = url
+        .path()
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let table = query_pairs(sas)
+        .find(|(name, _)| name == "tn")
+        .map(|(_, value)| value);
+    let is_address = url
+        .domain()
+        .is_none_or(|domain| domain.eq_ignore_ascii_case("localhost"));
     let account_parts = if is_service_domain(&url) {
         0
     } else if is_address {
         parts.len().min(1)
     } else {
         let last = parts.last().map(|last| last.trim_end_matches("()"));
-        let names_table =
-            last.zip(table.as_deref()).is_some_and(|(last, table)| last.eq_ignore_ascii_case(table));
+        let names_table = last
+            .zip(table.as_deref())
+            .is_some_and(|(last, table)| last.eq_ignore_ascii_case(table));
         parts.len() - usize::from(names_table)
     };
     if parts.len() > account_parts + 1 {
@@ -253,13 +295,19 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
-        || address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
+        || address
+            .parse()
+            .is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
 /// See [`Endpoint::check_http`].
 pub(crate) fn check_plain_http(url: &Url, allowed: &[String]) -> Result<()> {
     let host = url.host_str().unwrap_or_default();
-    let is_allowed = || allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(host));
+    let is_allowed = || {
+        allowed
+            .iter()
+            .any(|allowed| allowed.eq_ignore_ascii_case(host))
+    };
     if url.scheme() == "https" || is_loopback(url) || is_allowed() {
         return Ok(());
     }
@@ -295,7 +343,10 @@ fn parse_address(address: &str, shown: &str) -> Result<Url> {
     if known {
         Ok(url)
     } else {
-        Err(invalid(shown, "it must start with https:// (or http:// for the emulator)"))
+        Err(invalid(
+            shown,
+            "it must start with https:// (or http:// for the emulator)",
+        ))
     }
 }
 
@@ -315,10 +366,17 @@ fn secondary_of(primary: &Url) -> Result<Url> {
     match host.and_then(|host| host.split_once('.')) {
         Some((account, domain)) => {
             let host = format!("{account}-secondary.{domain}");
-            url.set_host(Some(&host))
-                .map_err(|_| invalid(primary.as_str(), "no secondary endpoint can be derived from it"))?;
+            url.set_host(Some(&host)).map_err(|_| {
+                invalid(
+                    primary.as_str(),
+                    "no secondary endpoint can be derived from it",
+                )
+            })?;
         }
-        None => url.set_path(&format!("{}-secondary/", primary.path().trim_end_matches('/'))),
+        None => url.set_path(&format!(
+            "{}-secondary/",
+            primary.path().trim_end_matches('/')
+        )),
     }
     Ok(url)
 }
@@ -327,7 +385,12 @@ fn secondary_of(primary: &Url) -> Result<Url> {
 /// the range alone (<https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-table-access-ranges>).
 fn hides_manifest(sas: &str) -> bool {
     let pairs: Vec<_> = query_pairs(sas).collect();
-    let field = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let field = |wanted: &str| {
+        pairs
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.as_str())
+    };
     let order = |key: &str| key_order::compare(key, MANIFEST_PARTITION);
     let starts_late = field("spk").is_some_and(|spk| match order(spk) {
         Ordering::Less => false,
@@ -357,7 +420,10 @@ fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
 /// contain a password.
 fn invalid(endpoint: &str, reason: &str) -> Error {
     // A user name or password is before an `@`; a text that cannot be parsed may have it anywhere.
-    let shown = endpoint.split(['?', '#']).next().filter(|_| !endpoint.contains('@'));
+    let shown = endpoint
+        .split(['?', '#'])
+        .next()
+        .filter(|_| !endpoint.contains('@'));
     let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();
     Error::invalid_request(format!("the endpoint{shown} cannot be used: {reason}"))
 }

@@ -3,15 +3,27 @@ use table_core::model::{Key, TableName};
 use super::*;
 
 fn key_path(partition: &str, row: &str) -> String {
-    entity_path(&TableName::new("T1x").unwrap(), &Key::new(partition, row).unwrap())
+    entity_path(
+        &TableName::new("T1x").unwrap(),
+        &Key::new(partition, row).unwrap(),
+    )
 }
 
 #[test]
 fn every_legal_character_of_a_key_is_encoded() {
     assert_eq!(key_path("", ""), "T1x(PartitionKey='',RowKey='')");
-    assert_eq!(key_path("o'x", "a b"), "T1x(PartitionKey='o%27%27x',RowKey='a%20b')");
-    assert_eq!(key_path("50%", "%2F+&=\"<>"), "T1x(PartitionKey='50%25',RowKey='%252F%2B%26%3D%22%3C%3E')");
-    assert_eq!(key_path("é", "\u{1F600}"), "T1x(PartitionKey='%C3%A9',RowKey='%F0%9F%98%80')");
+    assert_eq!(
+        key_path("o'x", "a b"),
+        "T1x(PartitionKey='o%27%27x',RowKey='a%20b')"
+    );
+    assert_eq!(
+        key_path("50%", "%2F+&=\"<>"),
+        "T1x(PartitionKey='50%25',RowKey='%252F%2B%26%3D%22%3C%3E')"
+    );
+    assert_eq!(
+        key_path("é", "\u{1F600}"),
+        "T1x(PartitionKey='%C3%A9',RowKey='%F0%9F%98%80')"
+    );
     assert_eq!(key_path("..", "."), "T1x(PartitionKey='..',RowKey='.')");
 }
 
@@ -25,16 +37,23 @@ fn parsing_a_built_url_does_not_change_it() {
 
 #[test]
 fn the_sas_ends_every_query() {
-    let endpoint = Endpoint::from_sas_url("https://a.table.core.windows.net/?sv=1&sig=x%3D").unwrap();
+    let endpoint =
+        Endpoint::from_sas_url("https://a.table.core.windows.net/?sv=1&sig=x%3D").unwrap();
     let url = endpoint.read_from("T()").with("$top", "5").into_url();
-    assert_eq!(url.as_str(), "https://a.table.core.windows.net/T()?$top=5&sv=1&sig=x%3D");
+    assert_eq!(
+        url.as_str(),
+        "https://a.table.core.windows.net/T()?$top=5&sv=1&sig=x%3D"
+    );
     assert!(!format!("{endpoint:?}").contains("sig"));
 }
 
 #[test]
 fn a_table_sas_url_gives_the_accounts_endpoint() {
     let endpoint = Endpoint::from_sas_url("http://127.0.0.1:1/acc/Orders?tn=orders&sig=x").unwrap();
-    assert_eq!(endpoint.write_to("T").into_url().as_str(), "http://127.0.0.1:1/acc/T?tn=orders&sig=x");
+    assert_eq!(
+        endpoint.write_to("T").into_url().as_str(),
+        "http://127.0.0.1:1/acc/T?tn=orders&sig=x"
+    );
 }
 
 /// Each URL names the account `acc`, by one SAS or another.
@@ -59,9 +78,15 @@ fn urls_of_accounts_and_tables_with_a_sas_give_the_accounts_endpoint() {
         for question in ["?", "??"] {
             let endpoint = Endpoint::from_sas_url(&format!("{url}{question}{sas}")).unwrap();
             let sent = endpoint.write_to("Demo()").into_url().to_string();
-            let path =
-                if url.contains("/acc.") || url.contains(".example") { "/Demo()" } else { "/acc/Demo()" };
-            assert!(sent.ends_with(&format!("{path}?{sas}")), "{url}{question}{sas}: {sent}");
+            let path = if url.contains("/acc.") || url.contains(".example") {
+                "/Demo()"
+            } else {
+                "/acc/Demo()"
+            };
+            assert!(
+                sent.ends_with(&format!("{path}?{sas}")),
+                "{url}{question}{sas}: {sent}"
+            );
             assert_eq!(sent.matches("Demo").count(), 1, "{sent}");
         }
     }
@@ -75,16 +100,28 @@ fn a_url_that_names_no_account_or_no_signature_is_refused() {
     for (url, reason) in [
         ("https://acc.table.core.windows.net/?", "no `sig`"),
         ("https://acc.table.core.windows.net/??", "no `sig`"),
-        ("https://acc.table.core.windows.net/?sv=1&se=2&sig=", "no `sig`"),
+        (
+            "https://acc.table.core.windows.net/?sv=1&se=2&sig=",
+            "no `sig`",
+        ),
         ("https://acc.table.core.windows.net/?se7en", "no `sig`"),
-        ("https://acc.table.core.windows.net/a/b?sig=se7en", "more than a table"),
+        (
+            "https://acc.table.core.windows.net/a/b?sig=se7en",
+            "more than a table",
+        ),
         ("http://127.0.0.1:1/acc/a/b?sig=se7en", "more than a table"),
         ("https://acc.table.core.windows.net", "no SAS"),
     ] {
         let error = Endpoint::from_sas_url(url).unwrap_err().to_string();
-        assert!(error.contains(reason) && !error.contains("se7en"), "{url}: {error}");
+        assert!(
+            error.contains(reason) && !error.contains("se7en"),
+            "{url}: {error}"
+        );
     }
-    for url in ["https://acc.table.core.windows.net/Demo", "https://a.table.cosmos.azure.com:443/Demo/"] {
+    for url in [
+        "https://acc.table.core.windows.net/Demo",
+        "https://a.table.cosmos.azure.com:443/Demo/",
+    ] {
         let error = Endpoint::new(url, None).unwrap_err().to_string();
         assert!(error.contains("has no path"), "{url}: {error}");
     }
@@ -93,28 +130,61 @@ fn a_url_that_names_no_account_or_no_signature_is_refused() {
 #[test]
 fn reads_can_go_to_the_secondary() {
     for (primary, expected) in [
-        ("https://acc.table.core.windows.net", "https://acc-secondary.table.core.windows.net/T"),
-        ("http://127.0.0.1:10002/acc", "http://127.0.0.1:10002/acc-secondary/T"),
-        ("http://localhost:10002/acc/", "http://localhost:10002/acc-secondary/T"),
-        ("http://azurite.local:10002/acc", "http://azurite.local:10002/acc-secondary/T"),
+        (
+            "https://acc.table.core.windows.net",
+            "https://acc-secondary.table.core.windows.net/T",
+        ),
+        (
+            "http://127.0.0.1:10002/acc",
+            "http://127.0.0.1:10002/acc-secondary/T",
+        ),
+        (
+            "http://localhost:10002/acc/",
+            "http://localhost:10002/acc-secondary/T",
+        ),
+        (
+            "http://azurite.local:10002/acc",
+            "http://azurite.local:10002/acc-secondary/T",
+        ),
     ] {
-        let endpoint =
-            Endpoint::new(primary, None).unwrap().with_reads_from(ReadFrom::Secondary, None).unwrap();
+        let endpoint = Endpoint::new(primary, None)
+            .unwrap()
+            .with_reads_from(ReadFrom::Secondary, None)
+            .unwrap();
         assert_eq!(endpoint.read_from("T").into_url().as_str(), expected);
-        assert!(!endpoint.write_to("T").into_url().as_str().contains("secondary"));
+        assert!(
+            !endpoint
+                .write_to("T")
+                .into_url()
+                .as_str()
+                .contains("secondary")
+        );
     }
 }
 
 #[test]
 fn cosmos_is_recognized_by_its_host_name() {
-    assert!(Endpoint::new("https://a.table.cosmos.azure.com:443/", None).unwrap().is_cosmos);
-    assert!(!Endpoint::new("https://a.table.core.windows.net", None).unwrap().is_cosmos);
+    assert!(
+        Endpoint::new("https://a.table.cosmos.azure.com:443/", None)
+            .unwrap()
+            .is_cosmos
+    );
+    assert!(
+        !Endpoint::new("https://a.table.core.windows.net", None)
+            .unwrap()
+            .is_cosmos
+    );
 }
 
 #[test]
 fn invalid_endpoints_are_refused_without_showing_the_query() {
     for text in ["acc", "ftp://x", "https://x?sig=se7en", "ftp://x#se7en", ""] {
-        assert!(!Endpoint::new(text, None).unwrap_err().to_string().contains("se7en"));
+        assert!(
+            !Endpoint::new(text, None)
+                .unwrap_err()
+                .to_string()
+                .contains("se7en")
+        );
     }
 }
 
@@ -139,7 +209,10 @@ fn user_names_and_passwords_in_urls_are_refused_and_never_shown() {
         ] {
             // A `/`, `?` or `#` ends the host, so there is no password: `https://me:se` has an invalid port.
             let error = refused.map(|_| text).unwrap_err().to_string();
-            assert!(!error.contains("se7en") && !error.contains("7en") && !error.contains("me:"), "{error}");
+            assert!(
+                !error.contains("se7en") && !error.contains("7en") && !error.contains("me:"),
+                "{error}"
+            );
         }
     }
     assert!(!format!("{:?}", Endpoint::new("https://acc", None)).contains('@'));
@@ -169,10 +242,15 @@ fn secrets_are_sent_over_http_to_loopback_and_allowed_hosts_only() {
         "http://[::2]/acc",
         "http://azurite2/acc",
     ] {
-        let error = plain(bad).check_http(&["azurite".to_owned()]).unwrap_err().to_string();
+        let error = plain(bad)
+            .check_http(&["azurite".to_owned()])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("plain_http_hosts"), "{bad}: {error}");
     }
-    let secondary = plain("https://acc").with_reads_from(ReadFrom::Primary, Some("http://acc-2")).unwrap();
+    let secondary = plain("https://acc")
+        .with_reads_from(ReadFrom::Primary, Some("http://acc-2"))
+        .unwrap();
     assert!(secondary.check_http(&[]).is_err());
 }
 
@@ -184,9 +262,15 @@ fn the_cosmos_emulator_is_recognized_by_its_port() {
         ("http://localhost:10002/devstoreaccount1", false),
         ("http://orders.example:8902", false),
     ] {
-        assert_eq!(Endpoint::new(text, None).unwrap().is_cosmos, is_cosmos, "{text}");
+        assert_eq!(
+            Endpoint::new(text, None).unwrap().is_cosmos,
+            is_cosmos,
+            "{text}"
+        );
     }
-    let explicit = Endpoint::new("http://localhost:8902", None).unwrap().with_service(Service::TableStorage);
+    let explicit = Endpoint::new("http://localhost:8902", None)
+        .unwrap()
+        .with_service(Service::TableStorage);
     assert!(!explicit.is_cosmos);
 }
 
@@ -194,10 +278,18 @@ fn the_cosmos_emulator_is_recognized_by_its_port() {
 #[test]
 fn a_range_of_keys_without_the_manifest_is_known() {
     let hides = |sas: &str| {
-        Endpoint::from_sas_url(&format!("http://127.0.0.1:1/acc?sig=x&{sas}")).unwrap().hides_manifest()
+        Endpoint::from_sas_url(&format!("http://127.0.0.1:1/acc?sig=x&{sas}"))
+            .unwrap()
+            .hides_manifest()
     };
     assert!(hides("spk=contoso&epk=contoso") && hides("epk=contoso") && hides("spk=~~queue"));
     assert!(hides("spk=a&epk=~~manifest&erk=m") && hides("spk=~~manifest&srk=m"));
-    assert!(!hides("sp=r") && !hides("spk=a") && !hides("spk=a&epk=~~manifest") && !hides("epk=~~z"));
-    assert!(!Endpoint::new("http://127.0.0.1:1/acc", None).unwrap().hides_manifest());
+    assert!(
+        !hides("sp=r") && !hides("spk=a") && !hides("spk=a&epk=~~manifest") && !hides("epk=~~z")
+    );
+    assert!(
+        !Endpoint::new("http://127.0.0.1:1/acc", None)
+            .unwrap()
+            .hides_manifest()
+    );
 }

@@ -52,7 +52,11 @@ impl QueueApi {
         options: QueueClientOptions,
     ) -> azure_core::Result<Self> {
         let name = queue_name(&url).to_owned();
-        Ok(Self { client: QueueClient::new(url, credential, Some(options))?, name, timeout: TIMEOUT })
+        Ok(Self {
+            client: QueueClient::new(url, credential, Some(options))?,
+            name,
+            timeout: TIMEOUT,
+        })
     }
 
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
@@ -77,14 +81,19 @@ impl QueueApi {
     }
 
     pub(super) async fn create(&self) -> Result<()> {
-        match self.send_within_timeout(true, self.client.create(None)).await {
+        match self
+            .send_within_timeout(true, self.client.create(None))
+            .await
+        {
             Err(error) if code(&error) == Some("QueueAlreadyExists") => Ok(()),
             created => created.map(drop),
         }
     }
 
     pub(super) async fn delete_queue(&self) -> Result<()> {
-        self.send_within_timeout(true, self.client.delete(None)).await.map(drop)
+        self.send_within_timeout(true, self.client.delete(None))
+            .await
+            .map(drop)
     }
 
     pub(super) async fn send(&self, text: String, delay: Duration) -> Result<Receipt> {
@@ -94,45 +103,76 @@ impl QueueApi {
             message_time_to_live: Some(-1),
             ..Default::default()
         };
-        let message = QueueMessage { message_text: Some(text) };
+        let message = QueueMessage {
+            message_text: Some(text),
+        };
         let content = message.try_into().map_err(|e| of_client(&e, false))?;
-        let sent = self.send_within_timeout(true, self.client.send_message(content, Some(options))).await?;
+        let sent = self
+            .send_within_timeout(true, self.client.send_message(content, Some(options)))
+            .await?;
         let sent: Listing<Sent> = listing(sent, true)?;
         let sent = sent.items.into_iter().next().ok_or_else(unreadable);
         let receipt = sent.and_then(|sent| receipt(sent.message_id, sent.pop_receipt));
         receipt.map_err(as_ambiguous)
     }
 
-    pub(super) async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<ReceivedMessage>> {
+    pub(super) async fn receive(
+        &self,
+        max: usize,
+        visibility: Duration,
+    ) -> Result<Vec<ReceivedMessage>> {
         let options = QueueClientReceiveMessagesOptions {
             number_of_messages: Some(max.min(MAX_MESSAGES) as i32),
             // The service refuses 0 for a receive.
             visibility_timeout: Some(whole_seconds(visibility)?.max(1)),
             ..Default::default()
         };
-        let answer = self.send_within_timeout(true, self.client.receive_messages(Some(options))).await?;
+        let answer = self
+            .send_within_timeout(true, self.client.receive_messages(Some(options)))
+            .await?;
         check_count(max, listing(answer, true)?).map_err(as_ambiguous)
     }
 
     pub(super) async fn peek(&self, max: usize) -> Result<Vec<PeekedMessage>> {
         let number_of_messages = Some(max.min(MAX_MESSAGES) as i32);
-        let options = QueueClientPeekMessagesOptions { number_of_messages, ..Default::default() };
-        let answer = self.send_within_timeout(false, self.client.peek_messages(Some(options))).await?;
+        let options = QueueClientPeekMessagesOptions {
+            number_of_messages,
+            ..Default::default()
+        };
+        let answer = self
+            .send_within_timeout(false, self.client.peek_messages(Some(options)))
+            .await?;
         check_count(max, listing(answer, false)?)
     }
 
     /// Hides a message for a time and returns its new pop receipt.
-    pub(super) async fn update(&self, id: &MessageId, token: &str, visibility: Duration) -> Result<String> {
+    pub(super) async fn update(
+        &self,
+        id: &MessageId,
+        token: &str,
+        visibility: Duration,
+    ) -> Result<String> {
         let seconds = whole_seconds(visibility)?;
-        let update = self.client.update_message(id.as_str(), token, seconds, None);
-        let answer = self.send_within_timeout(true, update).await.map_err(|e| self.explain_receipt(id, e))?;
-        let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
-        token.map(str::to_owned).ok_or_else(unreadable).map_err(as_ambiguous)
+        let update = self
+            .client
+            .update_message(id.as_str(), token, seconds, None);
+        let answer = self
+            .send_within_timeout(true, update)
+            .await
+            .map_err(|e| self.explain_receipt(id, e))?;
+        let token = answer
+            .headers()
+            .get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
+        token
+            .map(str::to_owned)
+            .ok_or_else(unreadable)
+            .map_err(as_ambiguous)
     }
 
     pub(super) async fn delete(&self, id: &MessageId, token: &str) -> Result<()> {
-        let deleted =
-            self.send_within_timeout(true, self.client.delete_message(id.as_str(), token, None)).await;
+        let deleted = self
+            .send_within_timeout(true, self.client.delete_message(id.as_str(), token, None))
+            .await;
         deleted.map(drop).map_err(|e| self.explain_receipt(id, e))
     }
 
@@ -142,7 +182,10 @@ impl QueueApi {
         if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
         }
-        error.into_cause_of(ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() })
+        error.into_cause_of(ErrorKind::PreconditionFailed {
+            table: self.name.clone(),
+            key: id.to_string(),
+        })
     }
 }
 
@@ -169,10 +212,15 @@ struct Sent {
 
 /// Parses a list of messages. The root element must be the service's: an empty list has no elements, so any
 /// other XML, such as a login page, would be read as "no messages".
-fn listing<T: DeserializeOwned, M>(answer: Response<M, XmlFormat>, writes: bool) -> Result<Listing<T>> {
+fn listing<T: DeserializeOwned, M>(
+    answer: Response<M, XmlFormat>,
+    writes: bool,
+) -> Result<Listing<T>> {
     let answer = Answer::from(RawResponse::from(answer));
     let is_list = outermost(&answer.body) == Some(b"QueueMessagesList");
-    let read = is_list.then(|| azure_core::xml::from_xml(&answer.body).ok()).flatten();
+    let read = is_list
+        .then(|| azure_core::xml::from_xml(&answer.body).ok())
+        .flatten();
     read.ok_or_else(|| {
         let error = answer.explain(unreadable());
         if writes { as_ambiguous(error) } else { error }
@@ -184,14 +232,20 @@ fn check_count<T>(max: usize, list: Listing<T>) -> Result<Vec<T>> {
     if list.items.len() <= max {
         return Ok(list.items);
     }
-    let text =
-        format!("the service returned {} messages; the request asked for at most {max}", list.items.len());
+    let text = format!(
+        "the service returned {} messages; the request asked for at most {max}",
+        list.items.len()
+    );
     Err(ErrorKind::Service(text).into())
 }
 
 /// Returns the name of the queue in a URL.
 pub(super) fn queue_name(url: &Url) -> &str {
-    url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+    url.path()
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
 }
 
 /// Whether the error says that the queue does not exist.
@@ -250,7 +304,12 @@ pub(super) fn message(
 ) -> Result<Message> {
     let inserted = inserted.and_then(|time| DateTime::from_timestamp(time.unix_timestamp(), 0));
     let dequeued = u32::try_from(dequeued.unwrap_or_default()).unwrap_or(u32::MAX);
-    Ok(Message::new(id, body, dequeued, Ticks::from(inserted.ok_or_else(unreadable)?)))
+    Ok(Message::new(
+        id,
+        body,
+        dequeued,
+        Ticks::from(inserted.ok_or_else(unreadable)?),
+    ))
 }
 
 pub(super) fn unreadable() -> Error {
@@ -263,10 +322,18 @@ pub(super) fn unreadable() -> Error {
 #[derive(Debug)]
 pub(super) struct QueueKeyPolicy(pub(super) SharedKey);
 
-#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "`async_trait` would name a lifetime that the trait does not"
+)]
 #[async_trait]
 impl Policy for QueueKeyPolicy {
-    async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
         request.insert_header(X_MS_DATE, http_date(Utc::now()));
         let text = string_to_sign(request, self.0.account());
         let authorization = format!("SharedKey {}:{}", self.0.account(), self.0.sign(&text));
@@ -280,7 +347,10 @@ fn string_to_sign(request: &Request, account: &str) -> String {
     // From version 2015-02-21 on, a length of zero is an empty line.
     let length = request.body().len().filter(|length| *length > 0);
     let length = length.map(|length| length.to_string()).unwrap_or_default();
-    let content_type = request.headers().get_optional_str(&CONTENT_TYPE).unwrap_or_default();
+    let content_type = request
+        .headers()
+        .get_optional_str(&CONTENT_TYPE)
+        .unwrap_or_default();
     format!(
         // Verb, Content-Encoding, Content-Language, Content-Length, Content-MD5, Content-Type, Date,
         // If-Modified-Since, If-Match, If-None-Match, If-Unmodified-Since, Range. `Date` is empty because `x-ms-date`
@@ -301,14 +371,20 @@ fn canonical_headers(request: &Request) -> String {
         .filter(|(name, _)| is_service_header(name))
         .map(|(n, v)| (n.as_str(), v.as_str()))
         .collect();
-    headers.into_iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect()
+    headers
+        .into_iter()
+        .map(|(name, value)| format!("{name}:{}\n", value.trim()))
+        .collect()
 }
 
 fn canonical_resource(url: &Url, account: &str) -> String {
     let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in url.query_pairs() {
         // Values are signed decoded. The path is signed as it is sent.
-        query.entry(name.to_lowercase()).or_default().push(value.into_owned());
+        query
+            .entry(name.to_lowercase())
+            .or_default()
+            .push(value.into_owned());
     }
     let mut text = format!("/{account}{}", url.path());
     for (name, mut values) in query {
@@ -326,7 +402,9 @@ mod tests {
 
     #[test]
     fn the_string_to_sign_has_the_documented_lines() {
-        let url = "http://h/acc/jobs/messages?visibilitytimeout=5&NumOfMessages=2".parse().unwrap();
+        let url = "http://h/acc/jobs/messages?visibilitytimeout=5&NumOfMessages=2"
+            .parse()
+            .unwrap();
         let mut request = Request::new(url, Method::Post);
         request.insert_header("x-ms-version", "2026-04-06");
         request.insert_header("x-ms-date", "Fri, 26 Jun 2015 23:39:12 GMT");

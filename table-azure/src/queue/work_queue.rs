@@ -81,7 +81,12 @@ impl AzureWorkQueue {
         credential: Arc<dyn TokenCredential>,
         options: Option<AzureWorkQueueOptions>,
     ) -> Result<Self> {
-        Self::build(queue_url, Some(credential), options.unwrap_or_default(), true)
+        Self::build(
+            queue_url,
+            Some(credential),
+            options.unwrap_or_default(),
+            true,
+        )
     }
 
     /// Creates a client of the queue at this URL that authorizes with an account key.
@@ -95,7 +100,10 @@ impl AzureWorkQueue {
         options: Option<AzureWorkQueueOptions>,
     ) -> Result<Self> {
         let (mut options, has_secret) = (options.unwrap_or_default(), key.emulator().is_none());
-        options.client_options.per_try_policies.push(Arc::new(QueueKeyPolicy(key)));
+        options
+            .client_options
+            .per_try_policies
+            .push(Arc::new(QueueKeyPolicy(key)));
         Self::build(queue_url, None, options, has_secret)
     }
 
@@ -109,7 +117,12 @@ impl AzureWorkQueue {
         parse_url(queue_url)?;
         let (address, sas) = queue_url.split_once('?').unwrap_or((queue_url, ""));
         let sas = checked_sas(sas, queue_url)?;
-        Self::build(&format!("{address}?{sas}"), None, options.unwrap_or_default(), true)
+        Self::build(
+            &format!("{address}?{sas}"),
+            None,
+            options.unwrap_or_default(),
+            true,
+        )
     }
 
     /// Creates a client of the named queue in the account of a connection string.
@@ -122,7 +135,9 @@ impl AzureWorkQueue {
         queue: &str,
         options: Option<AzureWorkQueueOptions>,
     ) -> Result<Self> {
-        let Connection { endpoint, secret, .. } = Connection::parse(text, "Queue")?;
+        let Connection {
+            endpoint, secret, ..
+        } = Connection::parse(text, "Queue")?;
         let url = format!("{}/{queue}", endpoint.trim_end_matches('/'));
         match secret {
             Secret::Key(key) => Self::with_shared_key(&url, key, options),
@@ -137,13 +152,19 @@ impl AzureWorkQueue {
         options: AzureWorkQueueOptions,
         has_secret: bool,
     ) -> Result<Self> {
-        let AzureWorkQueueOptions { client_options, plain_http_hosts } = options;
+        let AzureWorkQueueOptions {
+            client_options,
+            plain_http_hosts,
+        } = options;
         let url = parse_url(url)?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        let invalid =
-            |reason: &str| Error::invalid_request(format!("the queue at '{host}' cannot be used: {reason}"));
+        let invalid = |reason: &str| {
+            Error::invalid_request(format!("the queue at '{host}' cannot be used: {reason}"))
+        };
         if credential.is_some() && url.scheme() != "https" {
-            return Err(invalid("tokens are sent over https only; use an https:// URL"));
+            return Err(invalid(
+                "tokens are sent over https only; use an https:// URL",
+            ));
         }
         if has_secret {
             check_plain_http(&url, &plain_http_hosts)?;
@@ -159,9 +180,15 @@ impl AzureWorkQueue {
         let mut poison_url = url.clone();
         // The query stays, so that a SAS is used for both queues.
         poison_url.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
-        let mut options = QueueClientOptions { client_options, ..Default::default() };
+        let mut options = QueueClientOptions {
+            client_options,
+            ..Default::default()
+        };
         options.client_options.retry = RetryOptions::none();
-        wrap_tracer(&mut options.client_options.instrumentation, TraceKeys::Hidden);
+        wrap_tracer(
+            &mut options.client_options.instrumentation,
+            TraceKeys::Hidden,
+        );
         #[cfg(feature = "reqwest_rustls")]
         if options.client_options.transport.is_none() {
             options.client_options.transport =
@@ -170,8 +197,13 @@ impl AzureWorkQueue {
         options.client_options.transport = Some(bounded(options.client_options.transport));
         let poison = QueueApi::new(poison_url, credential.clone(), options.clone())
             .map_err(|error| invalid(&error.to_string()))?;
-        let queue = QueueApi::new(url, credential, options).map_err(|error| invalid(&error.to_string()))?;
-        Ok(Self { queue, poison, max_dequeues: 5 })
+        let queue =
+            QueueApi::new(url, credential, options).map_err(|error| invalid(&error.to_string()))?;
+        Ok(Self {
+            queue,
+            poison,
+            max_dequeues: 5,
+        })
     }
 
     /// Sets how often a message is received before it moves to the poison queue. Default: 5.
@@ -222,15 +254,24 @@ impl AzureWorkQueue {
         }
         // The message of another program is not deleted. It is received again until it counts as poison and moves to the second
         // queue, where a person can see it.
-        let Some(body) = decode(&text) else { return Ok(None) };
-        let message = message(receipt.id().clone(), body, item.dequeue_count, item.insertion_time)?;
+        let Some(body) = decode(&text) else {
+            return Ok(None);
+        };
+        let message = message(
+            receipt.id().clone(),
+            body,
+            item.dequeue_count,
+            item.insertion_time,
+        )?;
         Ok(Some(message.with_receipt(receipt)))
     }
 }
 
 impl fmt::Debug for AzureWorkQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AzureWorkQueue").field("name", &self.queue.name()).finish_non_exhaustive()
+        f.debug_struct("AzureWorkQueue")
+            .field("name", &self.queue.name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -238,7 +279,11 @@ impl fmt::Debug for AzureWorkQueue {
 impl WorkQueue for AzureWorkQueue {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
         if body.len() > MESSAGE_BYTES {
-            return Err(Error::limit("bytes of a message", MESSAGE_BYTES, body.len()));
+            return Err(Error::limit(
+                "bytes of a message",
+                MESSAGE_BYTES,
+                body.len(),
+            ));
         }
         self.queue.send(encode(body), delay).await
     }
@@ -269,7 +314,10 @@ impl WorkQueue for AzureWorkQueue {
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
-        let token = self.queue.update(receipt.id(), receipt.token(), visibility).await?;
+        let token = self
+            .queue
+            .update(receipt.id(), receipt.token(), visibility)
+            .await?;
         Ok(Receipt::new(receipt.id().clone(), token))
     }
 
@@ -285,8 +333,12 @@ impl WorkQueue for AzureWorkQueue {
             return Ok(Vec::new());
         }
         let items = self.queue.peek(max).await?.into_iter();
-        let own =
-            items.filter_map(|item| Some((decode(item.message_text.as_deref().unwrap_or_default())?, item)));
+        let own = items.filter_map(|item| {
+            Some((
+                decode(item.message_text.as_deref().unwrap_or_default())?,
+                item,
+            ))
+        });
         own.map(|(body, item)| {
             let id = MessageId::new(item.message_id.ok_or_else(unreadable)?);
             message(id, body, item.dequeue_count, item.insertion_time)
@@ -304,9 +356,13 @@ impl WorkQueue for AzureWorkQueue {
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
         let receipt = message.receipt.as_ref();
         let Some((receipt, token)) = receipt.and_then(|r| Some((r, poison_token(r)?))) else {
-            return Err(Error::invalid_request("only a message that `poison` returned can be put back"));
+            return Err(Error::invalid_request(
+                "only a message that `poison` returned can be put back",
+            ));
         };
-        self.poison.send_back(&message.body, receipt, token, &self.queue).await
+        self.poison
+            .send_back(&message.body, receipt, token, &self.queue)
+            .await
     }
 }
 
@@ -322,13 +378,21 @@ pub(super) fn poison_token(receipt: &Receipt) -> Option<&str> {
 
 /// Returns the receipt with the mark of the poison queue, by which a later call finds the queue of the message.
 fn with_poison_mark(receipt: &Receipt) -> Receipt {
-    Receipt::new(receipt.id().clone(), format!("{POISON_MARK}{}", receipt.token()))
+    Receipt::new(
+        receipt.id().clone(),
+        format!("{POISON_MARK}{}", receipt.token()),
+    )
 }
 
 impl QueueApi {
     /// Moves a message that was received too often from the queue `from` to this poison queue. The message is sent to the poison queue
     /// before it is deleted in `from`: after a crash between the two requests the message is in both queues.
-    pub(super) async fn set_aside(&self, text: String, from: &Self, receipt: &Receipt) -> Result<()> {
+    pub(super) async fn set_aside(
+        &self,
+        text: String,
+        from: &Self,
+        receipt: &Receipt,
+    ) -> Result<()> {
         match self.send(text.clone(), Duration::ZERO).await {
             Err(error) if is_missing(&error) => {
                 self.create().await?;
@@ -375,5 +439,11 @@ fn listed_message(item: ReceivedMessage) -> Result<Message> {
     let receipt = with_poison_mark(&receipt(item.message_id, item.pop_receipt)?);
     let text = item.message_text.unwrap_or_default();
     let body = decode(&text).unwrap_or(text);
-    Ok(message(receipt.id().clone(), body, item.dequeue_count, item.insertion_time)?.with_receipt(receipt))
+    Ok(message(
+        receipt.id().clone(),
+        body,
+        item.dequeue_count,
+        item.insertion_time,
+    )?
+    .with_receipt(receipt))
 }

@@ -34,9 +34,10 @@ impl Answer {
     /// the query too soon.
     pub(crate) fn continuation(&self, name: &'static str) -> Result<Option<String>> {
         match self.header(name) {
-            Some(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
-                Err(ErrorKind::Service(format!("the continuation header {name} is not valid UTF-8")).into())
-            }
+            Some(text) if text.contains(char::REPLACEMENT_CHARACTER) => Err(ErrorKind::Service(
+                format!("the continuation header {name} is not valid UTF-8"),
+            )
+            .into()),
             text => Ok(text.map(str::to_owned)),
         }
     }
@@ -44,7 +45,8 @@ impl Answer {
     /// Returns the new ETag of an entity that was written.
     pub(crate) fn written(&self) -> Result<Written> {
         let etag = text(&self.headers, &ETAG).map(ETag::from);
-        etag.map(Written::version).ok_or_else(|| self.explain(no_etag()))
+        etag.map(Written::version)
+            .ok_or_else(|| self.explain(no_etag()))
     }
 
     /// Describes the answer for error messages.
@@ -55,9 +57,13 @@ impl Answer {
     /// Adds the description of the answer to an error. The answer may come from a proxy or a captive portal
     /// instead of the service.
     pub(crate) fn explain(&self, error: Error) -> Error {
-        let (ErrorKind::Service(text), None) = (error.kind(), error.answer()) else { return error };
+        let (ErrorKind::Service(text), None) = (error.kind(), error.answer()) else {
+            return error;
+        };
         let kind = ErrorKind::Service(format!("{text} (received: {})", self.received()));
-        Error::new(kind).with_outcome(error.outcome()).with_source(error)
+        Error::new(kind)
+            .with_outcome(error.outcome())
+            .with_source(error)
     }
 }
 
@@ -70,15 +76,19 @@ pub(crate) fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a st
 
 /// The error for a successful write without an ETag. Such an answer may not come from the service.
 pub(crate) fn no_etag() -> Error {
-    Error::new(ErrorKind::Service("the answer to a write has no ETag".to_owned()))
-        .with_outcome(Outcome::Ambiguous)
+    Error::new(ErrorKind::Service(
+        "the answer to a write has no ETag".to_owned(),
+    ))
+    .with_outcome(Outcome::Ambiguous)
 }
 
 /// Returns the name of the root element of an XML document.
 pub(crate) fn outermost(xml: &[u8]) -> Option<&[u8]> {
     let mut tags = xml.split(|b| *b == b'<').skip(1);
     let first = tags.find(|tag| !matches!(tag.first(), Some(b'?' | b'!')))?;
-    first.split(|b| b.is_ascii_whitespace() || matches!(b, b'>' | b'/')).next()
+    first
+        .split(|b| b.is_ascii_whitespace() || matches!(b, b'>' | b'/'))
+        .next()
 }
 
 /// Maximum number of characters of a header shown in errors.
@@ -87,10 +97,17 @@ const SHOWN: usize = 80;
 /// Describes an answer for error messages: status, content type, size and proxy, never the content.
 pub(super) fn received(status: StatusCode, headers: &Headers, bytes: usize) -> String {
     let content_type = text(headers, &CONTENT_TYPE).unwrap_or("no content type");
-    let content_type: String = content_type.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
-    let through =
-        text(headers, &PROXY).map_or_else(String::new, |proxy| format!(", through the proxy {proxy}"));
-    format!("status {}, {content_type}, {bytes} bytes{through}", u16::from(status))
+    let content_type: String = content_type
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(SHOWN)
+        .collect();
+    let through = text(headers, &PROXY)
+        .map_or_else(String::new, |proxy| format!(", through the proxy {proxy}"));
+    format!(
+        "status {}, {content_type}, {bytes} bytes{through}",
+        u16::from(status)
+    )
 }
 
 impl Answer {
@@ -106,7 +123,11 @@ impl Answer {
             }
             body = all.into();
         }
-        Ok(Self { status, headers, body })
+        Ok(Self {
+            status,
+            headers,
+            body,
+        })
     }
 }
 
@@ -114,6 +135,10 @@ impl Answer {
 impl From<azure_core::http::RawResponse> for Answer {
     fn from(response: azure_core::http::RawResponse) -> Self {
         let (status, headers, body) = response.deconstruct();
-        Self { status, headers, body: body.into() }
+        Self {
+            status,
+            headers,
+            body: body.into(),
+        }
     }
 }

@@ -30,10 +30,18 @@ pub(crate) fn bounded(transport: Option<Transport>) -> Transport {
 #[derive(Debug)]
 struct Bounded(Transport);
 
-#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "`async_trait` would name a lifetime that the trait does not"
+)]
 #[async_trait]
 impl Policy for Bounded {
-    async fn send(&self, ctx: &Context, request: &mut Request, _: &[Arc<dyn Policy>]) -> PolicyResult {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        _: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
         let (status, headers, body) = self.exchange(ctx, request).await?.deconstruct();
         if announced(&headers).is_some_and(|bytes| bytes > MAX_ANSWER_BYTES) {
             return Err(too_long());
@@ -45,7 +53,9 @@ impl Policy for Bounded {
 impl Bounded {
     /// Sends the request to its real URL, which may differ from the URL that the logs show.
     async fn exchange(&self, ctx: &Context<'_>, request: &mut Request) -> PolicyResult {
-        let Some(SentTo(address)) = ctx.value() else { return self.0.send(ctx, request).await };
+        let Some(SentTo(address)) = ctx.value() else {
+            return self.0.send(ctx, request).await;
+        };
         // The policies above log the request after the answer too, so the URL for the logs comes back.
         let logged = std::mem::replace(request.url_mut(), address.clone());
         let answer = self.0.send(ctx, request).await;
@@ -73,7 +83,10 @@ pub(crate) struct TooLong;
 
 impl std::fmt::Display for TooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the answer has more than {MAX_ANSWER_BYTES} bytes, the limit for one answer")
+        write!(
+            f,
+            "the answer has more than {MAX_ANSWER_BYTES} bytes, the limit for one answer"
+        )
     }
 }
 

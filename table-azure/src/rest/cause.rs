@@ -23,7 +23,11 @@ impl Cause {
 
     /// Returns the text after `context` and a colon, unless it begins with `context`.
     pub(super) fn with_context(&self, context: &str) -> String {
-        if self.0.starts_with(context) { self.0.clone() } else { format!("{context}: {self}") }
+        if self.0.starts_with(context) {
+            self.0.clone()
+        } else {
+            format!("{context}: {self}")
+        }
     }
 }
 
@@ -42,8 +46,9 @@ fn without_signatures(text: &str) -> String {
     for part in parts {
         // The characters of base64 and of percent-encoding. What follows is not a part of the signature and may
         // explain the error.
-        let end =
-            part.find(|c: char| !(c.is_ascii_alphanumeric() || "%+/=-_".contains(c))).unwrap_or(part.len());
+        let end = part
+            .find(|c: char| !(c.is_ascii_alphanumeric() || "%+/=-_".contains(c)))
+            .unwrap_or(part.len());
         out.push_str("sig=REDACTED");
         out.push_str(&part[end..]);
     }

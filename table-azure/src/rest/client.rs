@@ -21,15 +21,21 @@ use crate::response::{self, ResponseHook, ResponseInfo};
 pub(crate) const JSON: &str = "application/json";
 /// Minimal metadata annotates every type that JSON would lose, and is shorter than full metadata.
 const ACCEPT_JSON: HeaderValue = HeaderValue::from_static("application/json;odata=minimalmetadata");
-const VERSION: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-12-06"));
-const DATA_SERVICE: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0"));
+const VERSION: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-ms-version"),
+    HeaderValue::from_static("2020-12-06"),
+);
+const DATA_SERVICE: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("dataserviceversion"),
+    HeaderValue::from_static("3.0"),
+);
 
 /// Tells a `table-server` that this program maintains indexes and layouts itself: it then sees and writes all rows. The services ignore
 /// the header.
-const MANIFEST_AWARE: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("x-table-manifest-aware"), HeaderValue::from_static("1"));
+const MANIFEST_AWARE: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-table-manifest-aware"),
+    HeaderValue::from_static("1"),
+);
 
 /// Maximum bytes of a request's URL: the limit of the `http` crate. A longer URL could not be sent by a later attempt either.
 const MAX_URL_BYTES: usize = 65_534;
@@ -95,11 +101,18 @@ impl<'a> Call<'a> {
         request.insert_header(MANIFEST_AWARE.0, MANIFEST_AWARE.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);
         request.insert_header(CLIENT_REQUEST_ID, request_id());
-        Self { name, subject, writes: method != Method::Get, successes, request }
+        Self {
+            name,
+            subject,
+            writes: method != Method::Get,
+            successes,
+            request,
+        }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<HeaderValue>) -> Self {
-        self.request.insert_header(HeaderName::from_static(name), value);
+        self.request
+            .insert_header(HeaderName::from_static(name), value);
         self
     }
 
@@ -151,7 +164,9 @@ impl Client {
             return;
         }
         let header = |name| answer.header(name).map(str::to_owned);
-        let date = answer.header("date").and_then(|date| DateTime::parse_from_rfc2822(date).ok());
+        let date = answer
+            .header("date")
+            .and_then(|date| DateTime::parse_from_rfc2822(date).ok());
         let info = ResponseInfo {
             operation: call.name,
             is_secondary,
@@ -175,7 +190,10 @@ impl Client {
     /// Adds the token to the request, and waits for a permit among the requests in flight. Nothing is sent without them.
     async fn ready(&self, request: &mut Request) -> Result<SemaphorePermit<'_>> {
         if let Some(tokens) = &self.tokens {
-            let authorization = tokens.authorization().await.map_err(|error| token_error(&error))?;
+            let authorization = tokens
+                .authorization()
+                .await
+                .map_err(|error| token_error(&error))?;
             request.insert_header(AUTHORIZATION, authorization);
         }
         match self.in_flight.try_acquire() {
@@ -187,9 +205,21 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, context: &Context<'_>, request: &mut Request) -> azure_core::Result<Answer> {
-        let options = PipelineStreamOptions { skip_checks: true, ..Default::default() };
-        Answer::whole(self.pipeline.stream(context, request, Some(options)).await?).await
+    async fn exchange(
+        &self,
+        context: &Context<'_>,
+        request: &mut Request,
+    ) -> azure_core::Result<Answer> {
+        let options = PipelineStreamOptions {
+            skip_checks: true,
+            ..Default::default()
+        };
+        Answer::whole(
+            self.pipeline
+                .stream(context, request, Some(options))
+                .await?,
+        )
+        .await
     }
 
     /// Passes the operation's name to the caller's tracer, if there is one.
@@ -205,12 +235,18 @@ impl Client {
 
 /// Creates the request's id, which the service's logs show too. It need not be unpredictable.
 fn request_id() -> String {
-    uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid().to_string()
+    uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes())
+        .into_uuid()
+        .to_string()
 }
 
 /// The outcome of a request that may have been sent.
 pub(super) const fn outcome_if_sent(writes: bool) -> Outcome {
-    if writes { Outcome::Ambiguous } else { Outcome::NotApplied }
+    if writes {
+        Outcome::Ambiguous
+    } else {
+        Outcome::NotApplied
+    }
 }
 
 pub(crate) fn timed_out(after: Duration, writes: bool) -> Error {
@@ -222,7 +258,10 @@ pub(crate) fn timed_out(after: Duration, writes: bool) -> Error {
 pub(crate) fn of_client(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
     match error.kind() {
-        Kind::HttpResponse { raw_response: Some(response), .. } => {
+        Kind::HttpResponse {
+            raw_response: Some(response),
+            ..
+        } => {
             let answer = Answer::from((**response).clone());
             Failure::of_answer(&answer, Duration::ZERO).into_error(&Subject::Service, writes)
         }
@@ -248,7 +287,9 @@ pub fn client_error(service: &str, error: &azure_core::Error) -> Error {
     let cause = Cause::of(error);
     let text = format!("{service}: {cause}");
     let (kind, answer) = match error.kind() {
-        Kind::HttpResponse { status, error_code, .. } => {
+        Kind::HttpResponse {
+            status, error_code, ..
+        } => {
             let status = u16::from(*status);
             let kind = match status {
                 401 => ErrorKind::Unauthorized(text),
@@ -258,13 +299,22 @@ pub fn client_error(service: &str, error: &azure_core::Error) -> Error {
                 400..=499 => ErrorKind::InvalidRequest(text),
                 _ => ErrorKind::Service(text),
             };
-            (kind, Some(ServiceAnswer { status, code: error_code.clone(), request_id: None }))
+            (
+                kind,
+                Some(ServiceAnswer {
+                    status,
+                    code: error_code.clone(),
+                    request_id: None,
+                }),
+            )
         }
         Kind::Credential if !is_outage(error) => (ErrorKind::Unauthorized(text), None),
         Kind::Credential | Kind::Connection | Kind::Io => (ErrorKind::Transport(text), None),
         _ => (ErrorKind::Service(text), None),
     };
-    let converted = Error::new(kind).with_outcome(Outcome::NotApplied).with_source(cause);
+    let converted = Error::new(kind)
+        .with_outcome(Outcome::NotApplied)
+        .with_source(cause);
     match answer {
         Some(answer) => converted.with_answer(answer),
         None => converted,
@@ -275,12 +325,16 @@ fn exchange_error(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
     let cause = Cause::of(error);
     let (kind, outcome) = match error.kind() {
-        _ if error.downcast_ref::<TooLong>().is_some() => {
-            (ErrorKind::Service(cause.to_string()), outcome_if_sent(writes))
-        }
+        _ if error.downcast_ref::<TooLong>().is_some() => (
+            ErrorKind::Service(cause.to_string()),
+            outcome_if_sent(writes),
+        ),
         Kind::Credential => return token_error(error),
         // Without a connection nothing was sent. `Io` is an error on a connection: bytes may have arrived.
-        Kind::Connection => (ErrorKind::Transport(cause.with_context("no connection")), Outcome::NotApplied),
+        Kind::Connection => (
+            ErrorKind::Transport(cause.with_context("no connection")),
+            Outcome::NotApplied,
+        ),
         Kind::Io => (
             ErrorKind::Transport(cause.with_context("the connection broke during the exchange")),
             outcome_if_sent(writes),
@@ -301,7 +355,9 @@ fn token_error(error: &azure_core::Error) -> Error {
     } else {
         ErrorKind::Unauthorized(cause.to_string())
     };
-    Error::new(kind).with_outcome(Outcome::NotApplied).with_source(cause)
+    Error::new(kind)
+        .with_outcome(Outcome::NotApplied)
+        .with_source(cause)
 }
 
 /// Whether the service of tokens cannot be reached or is busy. A credential of `azure_identity` wraps the error of its request.
@@ -309,7 +365,10 @@ fn is_outage(error: &azure_core::Error) -> bool {
     use azure_core::error::ErrorKind as Kind;
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = next {
-        match cause.downcast_ref::<azure_core::Error>().map(azure_core::Error::kind) {
+        match cause
+            .downcast_ref::<azure_core::Error>()
+            .map(azure_core::Error::kind)
+        {
             Some(Kind::Connection | Kind::Io) => return true,
             Some(Kind::HttpResponse { status, .. }) => {
                 return matches!(u16::from(*status), 408 | 429 | 500..);
@@ -334,7 +393,10 @@ mod tests {
                 error_code: Some("Code".into()),
                 raw_response: None,
             };
-            client_error("the vault", &azure_core::Error::with_message(kind, "sig=se7en"))
+            client_error(
+                "the vault",
+                &azure_core::Error::with_message(kind, "sig=se7en"),
+            )
         };
         for (status, name, transient) in [
             (302, "Service", false),
@@ -348,10 +410,16 @@ mod tests {
             (503, "Transport", true),
         ] {
             let error = answer(status);
-            assert!(format!("{:?}", error.kind()).starts_with(name), "{status}: {error:?}");
+            assert!(
+                format!("{:?}", error.kind()).starts_with(name),
+                "{status}: {error:?}"
+            );
             assert_eq!(error.is_transient(), transient, "{status}");
             assert_eq!(error.outcome(), Outcome::NotApplied);
-            assert_eq!(error.answer().and_then(|answer| answer.code.as_deref()), Some("Code"));
+            assert_eq!(
+                error.answer().and_then(|answer| answer.code.as_deref()),
+                Some("Code")
+            );
             assert!(!format!("{error:?}").contains("se7en"), "{error:?}");
         }
         for (kind, transient) in [
@@ -360,9 +428,15 @@ mod tests {
             (Kind::Credential, false),
             (Kind::DataConversion, false),
         ] {
-            let error = client_error("the vault", &azure_core::Error::with_message(kind, "no answer"));
+            let error = client_error(
+                "the vault",
+                &azure_core::Error::with_message(kind, "no answer"),
+            );
             assert_eq!(error.is_transient(), transient, "{error}");
-            assert!(error.to_string().contains("the vault: no answer"), "{error}");
+            assert!(
+                error.to_string().contains("the vault: no answer"),
+                "{error}"
+            );
             assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
         }
     }

@@ -46,8 +46,10 @@ fn at_most(text: &str, chars: usize) -> String {
 impl Failure {
     pub(crate) fn of_answer(answer: &Answer, elapsed: Duration) -> Self {
         let mut failure = Self::of_body(u16::from(answer.status), &answer.body);
-        failure.code =
-            answer.header("x-ms-error-code").map(|code| at_most(code, CODE_CHARS)).or(failure.code);
+        failure.code = answer
+            .header("x-ms-error-code")
+            .map(|code| at_most(code, CODE_CHARS))
+            .or(failure.code);
         if failure.code.is_none() {
             failure.received = Some(answer.received());
             failure.proxy = answer.proxy().map(str::to_owned);
@@ -85,7 +87,12 @@ impl Failure {
     }
 
     /// Adds the code and retry time from the head of a part, then values that only the outer answer has.
-    pub(crate) fn within(mut self, code: Option<&str>, wait: Option<Duration>, outer: &Answer) -> Self {
+    pub(crate) fn within(
+        mut self,
+        code: Option<&str>,
+        wait: Option<Duration>,
+        outer: &Answer,
+    ) -> Self {
         self.code = code.map(str::to_owned).or(self.code);
         self.request_id = outer.header("x-ms-request-id").map(str::to_owned);
         self.retry_after = wait.or_else(|| retry_after(outer));
@@ -101,7 +108,9 @@ impl Failure {
             code: self.code.clone(),
             request_id: self.request_id.clone(),
         };
-        Error::new(self.kind(subject)).with_outcome(outcome).with_answer(answer)
+        Error::new(self.kind(subject))
+            .with_outcome(outcome)
+            .with_answer(answer)
     }
 
     /// The outcome of a write is ambiguous after 5xx (except 501), 408 and an undocumented success; a busy service has not begun the
@@ -126,32 +135,45 @@ impl Failure {
             "TableAlreadyExists" => table(subject, |table| ErrorKind::TableAlreadyExists { table }),
             "TableBeingDeleted" => table(subject, |table| ErrorKind::TableBeingDeleted { table }),
             // Azurite's answer if the account does not exist.
-            "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => ErrorKind::InvalidRequest(
-                format!("{}: check the account in the endpoint", self.explanation()),
-            ),
+            "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => {
+                ErrorKind::InvalidRequest(format!(
+                    "{}: check the account in the endpoint",
+                    self.explanation()
+                ))
+            }
             // The service has one code for a missing table and a missing entity in some operations; the object of the
             // request decides.
-            "ResourceNotFound" | "EntityNotFound" => {
-                self.of_entity(subject, |table, key| ErrorKind::EntityNotFound { table, key })
-            }
-            "EntityAlreadyExists" => {
-                self.of_entity(subject, |table, key| ErrorKind::EntityAlreadyExists { table, key })
-            }
+            "ResourceNotFound" | "EntityNotFound" => self.of_entity(subject, |table, key| {
+                ErrorKind::EntityNotFound { table, key }
+            }),
+            "EntityAlreadyExists" => self.of_entity(subject, |table, key| {
+                ErrorKind::EntityAlreadyExists { table, key }
+            }),
             "UpdateConditionNotSatisfied" | "ConditionNotMet" => self.precondition(subject),
-            "ServerBusy" => ErrorKind::Throttled { retry_after: self.retry_after },
-            "OperationTimedOut" => ErrorKind::Timeout { after: self.elapsed },
-            "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
-                ErrorKind::Unauthorized(self.explanation())
-            }
-            "TooManyProperties" => {
-                self.limit(LimitKind::PropertyCount, "properties", limits::CUSTOM_PROPERTIES)
-            }
-            "EntityTooLarge" => {
-                self.limit(LimitKind::EntitySize, "bytes of the entity", limits::ENTITY_BYTES)
-            }
-            "RequestBodyTooLarge" => {
-                self.limit(LimitKind::RequestSize, "bytes of the request", limits::GROUP_BYTES)
-            }
+            "ServerBusy" => ErrorKind::Throttled {
+                retry_after: self.retry_after,
+            },
+            "OperationTimedOut" => ErrorKind::Timeout {
+                after: self.elapsed,
+            },
+            "AuthenticationFailed"
+            | "InvalidAuthenticationInfo"
+            | "NoAuthenticationInformation" => ErrorKind::Unauthorized(self.explanation()),
+            "TooManyProperties" => self.limit(
+                LimitKind::PropertyCount,
+                "properties",
+                limits::CUSTOM_PROPERTIES,
+            ),
+            "EntityTooLarge" => self.limit(
+                LimitKind::EntitySize,
+                "bytes of the entity",
+                limits::ENTITY_BYTES,
+            ),
+            "RequestBodyTooLarge" => self.limit(
+                LimitKind::RequestSize,
+                "bytes of the request",
+                limits::GROUP_BYTES,
+            ),
             _ => self.kind_by_status(subject),
         }
     }
@@ -159,32 +181,53 @@ impl Failure {
     /// A limit that only the service can check, such as the size of an entity after a merge. The service does not say the size: the actual
     /// number of the error is the smallest that the service refuses.
     fn limit(self, kind: LimitKind, quantity: &str, allowed: usize) -> ErrorKind {
-        let quantity =
-            format!("{quantity} as counted by the service; at least this many ({})", self.explanation());
-        ErrorKind::LimitExceeded { kind, quantity, allowed, actual: allowed + 1 }
+        let quantity = format!(
+            "{quantity} as counted by the service; at least this many ({})",
+            self.explanation()
+        );
+        ErrorKind::LimitExceeded {
+            kind,
+            quantity,
+            allowed,
+            actual: allowed + 1,
+        }
     }
 
     fn kind_by_status(self, subject: &Subject<'_>) -> ErrorKind {
         match self.status {
             401 => ErrorKind::Unauthorized(self.explanation()),
             403 => ErrorKind::Forbidden(self.explanation()),
-            408 => ErrorKind::Timeout { after: self.elapsed },
+            408 => ErrorKind::Timeout {
+                after: self.elapsed,
+            },
             412 => self.precondition(subject),
-            429 | 503 => ErrorKind::Throttled { retry_after: self.retry_after },
+            429 | 503 => ErrorKind::Throttled {
+                retry_after: self.retry_after,
+            },
             400..=499 if self.code.is_some() => ErrorKind::InvalidRequest(self.explanation()),
-            501 => ErrorKind::Unsupported { service: "the service", feature: self.explanation() },
+            501 => ErrorKind::Unsupported {
+                service: "the service",
+                feature: self.explanation(),
+            },
             500.. => ErrorKind::Transport(format!("the service failed: {}", self.explanation())),
             _ => self.unexpected(),
         }
     }
 
     fn precondition(self, subject: &Subject<'_>) -> ErrorKind {
-        self.of_entity(subject, |table, key| ErrorKind::PreconditionFailed { table, key })
+        self.of_entity(subject, |table, key| ErrorKind::PreconditionFailed {
+            table,
+            key,
+        })
     }
 
     /// Applies `kind` if the request concerns an entity. For a table, only a 404 is specific: the table
     /// itself was not found.
-    fn of_entity(self, subject: &Subject<'_>, kind: impl FnOnce(String, String) -> ErrorKind) -> ErrorKind {
+    fn of_entity(
+        self,
+        subject: &Subject<'_>,
+        kind: impl FnOnce(String, String) -> ErrorKind,
+    ) -> ErrorKind {
         match subject {
             Subject::Entity(table, key) => kind(table.to_string(), key.to_string()),
             _ if self.status == 404 => table(subject, |table| ErrorKind::TableNotFound { table }),
@@ -217,12 +260,19 @@ impl Failure {
     fn explanation(&self) -> String {
         let code = self.code.as_deref().unwrap_or("no code");
         let message = self.message.lines().next().unwrap_or_default().trim();
-        let mut text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
+        let mut text = if message.is_empty() {
+            code.to_owned()
+        } else {
+            format!("{code}: {message}")
+        };
         text.push_str(self.advice());
         if let Some(proxy) = &self.proxy {
             text.push_str(&format!(" (an answer through the proxy {proxy})"));
         }
-        if let Some(skew) = self.skew.filter(|_| self.status == 403 || self.status == 401) {
+        if let Some(skew) = self
+            .skew
+            .filter(|_| self.status == 403 || self.status == 401)
+        {
             text.push_str(&format!(
                 " (this machine's clock differs by {} minutes from the service's; at most 15 are allowed: set the clock)",
                 skew.num_minutes()
@@ -236,18 +286,25 @@ impl Failure {
 fn table(subject: &Subject<'_>, kind: impl FnOnce(String) -> ErrorKind) -> ErrorKind {
     kind(match subject {
         Subject::Service => String::new(),
-        Subject::Table(table) | Subject::NewTable(table) | Subject::Entity(table, _) => table.to_string(),
+        Subject::Table(table) | Subject::NewTable(table) | Subject::Entity(table, _) => {
+            table.to_string()
+        }
     })
 }
 
 fn retry_after(answer: &Answer) -> Option<Duration> {
-    pause(answer.header("x-ms-retry-after-ms"), answer.header("retry-after"))
+    pause(
+        answer.header("x-ms-retry-after-ms"),
+        answer.header("retry-after"),
+    )
 }
 
 /// Reads `x-ms-retry-after-ms`, or `Retry-After` in seconds or as a time
 /// (<https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>).
 pub(crate) fn pause(millis: Option<&str>, after: Option<&str>) -> Option<Duration> {
-    let millis = millis.and_then(|millis| millis.trim().parse().ok()).map(Duration::from_millis);
+    let millis = millis
+        .and_then(|millis| millis.trim().parse().ok())
+        .map(Duration::from_millis);
     millis.or_else(|| {
         let after = after?.trim();
         after.parse().map(Duration::from_secs).ok().or_else(|| {

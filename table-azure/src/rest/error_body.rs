@@ -39,7 +39,10 @@ impl ErrorBody {
         }
         let JsonError { code, message } = serde_json::from_slice::<Json>(body).ok()?.error;
         let (JsonMessage::Localized { value: message } | JsonMessage::Plain(message)) = message;
-        Some(Self { code: Some(code), message })
+        Some(Self {
+            code: Some(code),
+            message,
+        })
     }
 
     fn from_xml(body: &[u8]) -> Option<Self> {
@@ -56,7 +59,10 @@ impl ErrorBody {
             text: String,
         }
         let xml: Xml = azure_core::xml::from_xml(body).ok()?;
-        Some(Self { code: Some(xml.code), message: xml.message.text })
+        Some(Self {
+            code: Some(xml.code),
+            message: xml.message.text,
+        })
     }
 }
 

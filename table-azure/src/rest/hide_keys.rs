@@ -14,10 +14,18 @@ pub(super) struct SentTo(pub(super) Url);
 #[derive(Debug)]
 pub(crate) struct HideKeys;
 
-#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "`async_trait` would name a lifetime that the trait does not"
+)]
 #[async_trait]
 impl Policy for HideKeys {
-    async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
         let Some(hidden) = without_keys(request.url()) else {
             return next[0].send(ctx, request, &next[1..]).await;
         };
@@ -39,7 +47,9 @@ fn without_keys(url: &Url) -> Option<Url> {
 
 /// Returns a URL as text without entity keys in its path. `azure_core` masks the values of query parameters, such as `$filter`.
 pub(super) fn hidden_text(url: &str) -> String {
-    let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
+    let (address, query) = url
+        .split_once('?')
+        .map_or((url, None), |(address, query)| (address, Some(query)));
     let address = hidden_path(address).unwrap_or_else(|| address.to_owned());
     query.map_or_else(|| address.clone(), |query| format!("{address}?{query}"))
 }
@@ -48,7 +58,9 @@ pub(super) fn hidden_text(url: &str) -> String {
 /// `/` nor an unencoded parenthesis.
 fn hidden_path(path: &str) -> Option<String> {
     let (before, _) = path.split_once("(PartitionKey=")?;
-    Some(format!("{before}(PartitionKey='REDACTED',RowKey='REDACTED')"))
+    Some(format!(
+        "{before}(PartitionKey='REDACTED',RowKey='REDACTED')"
+    ))
 }
 
 #[cfg(test)]
@@ -71,7 +83,8 @@ mod tests {
         ] {
             assert_eq!(hidden_text(url), expected);
             let parsed: Url = url.parse().unwrap();
-            let hidden = without_keys(&parsed).map_or_else(|| url.to_owned(), |hidden| hidden.to_string());
+            let hidden =
+                without_keys(&parsed).map_or_else(|| url.to_owned(), |hidden| hidden.to_string());
             assert_eq!(hidden, expected);
         }
     }

@@ -24,7 +24,11 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     pub(crate) fn new(credential: Arc<dyn TokenCredential>, scope: String) -> Self {
-        Self { credential, scope, held: RwLock::default() }
+        Self {
+            credential,
+            scope,
+            held: RwLock::default(),
+        }
     }
 
     /// Returns the value of the header `authorization`. Asks the credential if there is no token, or if it expires soon.
@@ -32,7 +36,13 @@ impl Tokens {
     /// # Errors
     /// Fails if the credential has no token, and no earlier token is valid.
     pub(super) async fn authorization(&self) -> Result<HeaderValue> {
-        if let Some(token) = self.held.read().await.as_ref().filter(|token| !is_due(token)) {
+        if let Some(token) = self
+            .held
+            .read()
+            .await
+            .as_ref()
+            .filter(|token| !is_due(token))
+        {
             return Ok(bearer(token));
         }
         // The requests that wait here use the token of the first one.
@@ -40,9 +50,14 @@ impl Tokens {
         if let Some(token) = held.as_ref().filter(|token| !is_due(token)) {
             return Ok(bearer(token));
         }
-        match (self.credential.get_token(&[&self.scope], None).await, &*held) {
+        match (
+            self.credential.get_token(&[&self.scope], None).await,
+            &*held,
+        ) {
             (Ok(token), _) => Ok(bearer(held.insert(token))),
-            (Err(_), Some(token)) if token.expires_on > OffsetDateTime::now_utc() => Ok(bearer(token)),
+            (Err(_), Some(token)) if token.expires_on > OffsetDateTime::now_utc() => {
+                Ok(bearer(token))
+            }
             (Err(error), _) => Err(error),
         }
     }

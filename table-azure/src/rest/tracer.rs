@@ -55,15 +55,23 @@ impl TracerProvider for QuietProvider {
         crate_name: &'static str,
         crate_version: Option<&'static str>,
     ) -> Arc<dyn Tracer> {
-        let tracer = self.provider.get_tracer(namespace_name, crate_name, crate_version);
-        Arc::new(QuietTracer { tracer, keys: self.keys })
+        let tracer = self
+            .provider
+            .get_tracer(namespace_name, crate_name, crate_version);
+        Arc::new(QuietTracer {
+            tracer,
+            keys: self.keys,
+        })
     }
 }
 
 impl QuietTracer {
     fn attributes(&self, mut attributes: Vec<Attribute>) -> Vec<Attribute> {
         if self.keys == TraceKeys::Hidden {
-            for attribute in attributes.iter_mut().filter(|attribute| attribute.key == URL) {
+            for attribute in attributes
+                .iter_mut()
+                .filter(|attribute| attribute.key == URL)
+            {
                 if let AttributeValue::String(url) = &mut attribute.value {
                     *url = hidden_text(url);
                 }
@@ -80,7 +88,10 @@ impl Tracer for QuietTracer {
         kind: SpanKind,
         attributes: Vec<Attribute>,
     ) -> Arc<dyn Span> {
-        quiet_span(self.tracer.start_span(name, kind, self.attributes(attributes)))
+        quiet_span(
+            self.tracer
+                .start_span(name, kind, self.attributes(attributes)),
+        )
     }
 
     fn start_span_with_parent(
@@ -91,7 +102,10 @@ impl Tracer for QuietTracer {
         parent: Arc<dyn Span>,
     ) -> Arc<dyn Span> {
         let attributes = self.attributes(attributes);
-        quiet_span(self.tracer.start_span_with_parent(name, kind, attributes, parent))
+        quiet_span(
+            self.tracer
+                .start_span_with_parent(name, kind, attributes, parent),
+        )
     }
 
     fn namespace(&self) -> Option<&'static str> {
@@ -100,7 +114,10 @@ impl Tracer for QuietTracer {
 }
 
 fn quiet_span(span: Arc<dyn Span>) -> Arc<dyn Span> {
-    Arc::new(QuietSpan { span, is_expected: AtomicBool::new(false) })
+    Arc::new(QuietSpan {
+        span,
+        is_expected: AtomicBool::new(false),
+    })
 }
 
 /// Returns the caller's own span, because its tracer looks for that type in a parent.
@@ -131,10 +148,18 @@ impl Span for QuietSpan {
     }
 
     fn set_attribute(&self, key: &'static str, value: AttributeValue) {
-        if key == STATUS && EXPECTED_STATUSES.iter().any(|status| value == i64::from(*status)) {
+        if key == STATUS
+            && EXPECTED_STATUSES
+                .iter()
+                .any(|status| value == i64::from(*status))
+        {
             self.is_expected.store(true, Ordering::Relaxed);
         }
-        if key == ERROR && EXPECTED_STATUSES.iter().any(|status| value == status.to_string().as_str()) {
+        if key == ERROR
+            && EXPECTED_STATUSES
+                .iter()
+                .any(|status| value == status.to_string().as_str())
+        {
             return;
         }
         self.span.set_attribute(key, value);

@@ -153,7 +153,10 @@ pub struct IpRange {
 
 impl From<Ipv4Addr> for IpRange {
     fn from(only: Ipv4Addr) -> Self {
-        Self { first: only, last: only }
+        Self {
+            first: only,
+            last: only,
+        }
     }
 }
 
@@ -224,7 +227,10 @@ struct Restrictions {
 
 impl Restrictions {
     fn until(expiry: DateTime<Utc>) -> Self {
-        Self { expiry: Some(expiry), ..Self::default() }
+        Self {
+            expiry: Some(expiry),
+            ..Self::default()
+        }
     }
 
     fn start(&self) -> String {
@@ -298,12 +304,20 @@ pub struct SasRange {
 impl SasRange {
     /// The whole table, with its manifest. A client that may add rows to the manifest can add index definitions, expiries and other rows
     /// by which programs act: give this range to programs of the table's owner alone.
-    pub const ALL: Self = Self { start_partition: None, start_row: None, end_partition: None, end_row: None };
+    pub const ALL: Self = Self {
+        start_partition: None,
+        start_row: None,
+        end_partition: None,
+        end_row: None,
+    };
 
     /// The partitions up to `~~`, without the manifest and the other system partitions, which follow. Partitions whose keys start
     /// with a character after `~`, such as `é` or `北`, are not covered either: the service has one range for a signature.
     pub fn without_manifest() -> Self {
-        Self { end_partition: Some(SYSTEM_PREFIX.to_owned()), ..Self::ALL }
+        Self {
+            end_partition: Some(SYSTEM_PREFIX.to_owned()),
+            ..Self::ALL
+        }
     }
 
     /// One partition.
@@ -314,7 +328,11 @@ impl SasRange {
     /// All partitions from `first` to `last`.
     pub fn partitions(first: &PartitionKey, last: &PartitionKey) -> Self {
         let text = |key: &PartitionKey| Some(key.as_str().to_owned());
-        Self { start_partition: text(first), end_partition: text(last), ..Self::ALL }
+        Self {
+            start_partition: text(first),
+            end_partition: text(last),
+            ..Self::ALL
+        }
     }
 
     /// All entities from `first` to `last`.
@@ -371,21 +389,30 @@ impl SasRange {
     /// PartitionKey of the same end: the service refuses such a signature.
     fn fields(&self) -> Result<[&str; 4]> {
         // The token omits empty parameters, and a range without an end is unbounded.
-        if [&self.end_partition, &self.end_row].into_iter().any(|end| end.as_deref() == Some("")) {
+        if [&self.end_partition, &self.end_row]
+            .into_iter()
+            .any(|end| end.as_deref() == Some(""))
+        {
             return Err(Error::invalid_request(
                 "a signature cannot end at an empty key: the service would read it as 'no end'",
             ));
         }
         // <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-table-access-ranges>: `startpk` must
         // accompany `startrk`.
-        let has_text = |field: &Option<String>| field.as_deref().is_some_and(|text| !text.is_empty());
+        let has_text =
+            |field: &Option<String>| field.as_deref().is_some_and(|text| !text.is_empty());
         if has_text(&self.start_row) && !has_text(&self.start_partition) {
             return Err(Error::invalid_request(
                 "a signature cannot start at a RowKey in the partition with the empty PartitionKey: the service refuses it; start at \
                  another partition, or at the start of the table",
             ));
         }
-        let fields = [&self.start_partition, &self.start_row, &self.end_partition, &self.end_row];
+        let fields = [
+            &self.start_partition,
+            &self.start_row,
+            &self.end_partition,
+            &self.end_row,
+        ];
         Ok(fields.map(|field| field.as_deref().unwrap_or_default()))
     }
 }
@@ -428,7 +455,11 @@ pub struct AccountSas {
 
 impl AccountSas {
     /// Permissions up to an expiry time, in whole seconds.
-    pub fn new(permissions: AccountPermissions, resources: AccountResources, expires: DateTime<Utc>) -> Self {
+    pub fn new(
+        permissions: AccountPermissions,
+        resources: AccountResources,
+        expires: DateTime<Utc>,
+    ) -> Self {
         Self {
             permissions,
             resources,
@@ -465,7 +496,12 @@ impl AccountSas {
     fn string_to_sign(&self, account: &str) -> String {
         // Every field has its line, also an empty one, and a line end follows the last one:
         // <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>.
-        let Self { permissions, resources, services, restrictions } = self;
+        let Self {
+            permissions,
+            resources,
+            services,
+            restrictions,
+        } = self;
         format!(
             "{account}\n{permissions}\n{services}\n{resources}\n{}\n{}\n{}\n{}\n{VERSION}\n",
             restrictions.start(),
@@ -507,7 +543,10 @@ pub struct TableSas {
 impl TableSas {
     /// Permissions up to an expiry time, in whole seconds.
     pub fn new(table: &TableName, permissions: TablePermissions, expires: DateTime<Utc>) -> Self {
-        Self { permissions, ..Self::without_permissions(table, Restrictions::until(expires)) }
+        Self {
+            permissions,
+            ..Self::without_permissions(table, Restrictions::until(expires))
+        }
     }
 
     /// Uses an access policy that is stored with the table, where it can be changed and revoked.
@@ -515,13 +554,22 @@ impl TableSas {
     /// Set the values that the policy omits by [`with_permissions`](Self::with_permissions), `with_start` and
     /// [`with_expiry`](Self::with_expiry). The service refuses a value that both the policy and the signature set.
     pub fn by_policy(table: &TableName, policy: &str) -> Self {
-        Self { policy: policy.to_owned(), ..Self::without_permissions(table, Restrictions::default()) }
+        Self {
+            policy: policy.to_owned(),
+            ..Self::without_permissions(table, Restrictions::default())
+        }
     }
 
     fn without_permissions(table: &TableName, restrictions: Restrictions) -> Self {
         let permissions = TablePermissions::NONE;
         let range = SasRange::without_manifest();
-        Self { table: table.clone(), permissions, policy: String::new(), range, restrictions }
+        Self {
+            table: table.clone(),
+            permissions,
+            policy: String::new(),
+            range,
+            restrictions,
+        }
     }
 
     /// Sets the expiry time, in whole seconds.
@@ -593,7 +641,11 @@ impl TableSas {
     pub fn sign(&self, key: &SharedKey) -> Result<SasToken> {
         let range = self.range.fields()?;
         // A control character could end a line of the string to sign.
-        if range.into_iter().chain([&*self.policy]).any(|field| field.contains(char::is_control)) {
+        if range
+            .into_iter()
+            .chain([&*self.policy])
+            .any(|field| field.contains(char::is_control))
+        {
             return Err(Error::invalid_request(
                 "the policy name or a key of the range has control characters",
             ));

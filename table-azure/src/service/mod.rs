@@ -41,13 +41,16 @@ fn put_xml<'a>(
     expected: &'static [u16],
     body: Vec<u8>,
 ) -> Call<'a> {
-    Call::named(name, subject, Method::Put, url, expected).header("accept", XML).body(XML, body)
+    Call::named(name, subject, Method::Put, url, expected)
+        .header("accept", XML)
+        .body(XML, body)
 }
 
 /// Parses an answer. Its root element must have the expected name: every field is optional, so any other XML,
 /// such as a page of a proxy, would parse as "nothing is set".
 fn from_xml<T: DeserializeOwned>(answer: &Answer, root: &str) -> Result<T> {
-    let unreadable = || answer.explain(ErrorKind::Service("the answer is not valid XML".to_owned()).into());
+    let unreadable =
+        || answer.explain(ErrorKind::Service("the answer is not valid XML".to_owned()).into());
     if outermost(&answer.body) != Some(root.as_bytes()) {
         return Err(unreadable().with_source(format!("the root element is not {root}")));
     }
@@ -115,7 +118,10 @@ mod rules {
         rules: &Option<Vec<CorsRule>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        Rules { rules: rules.iter().flatten().collect() }.serialize(serializer)
+        Rules {
+            rules: rules.iter().flatten().collect(),
+        }
+        .serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
@@ -133,9 +139,15 @@ impl AzureTableStore {
     pub async fn service_properties(&self) -> Result<ServiceProperties> {
         let client = self.client();
         client.require_table_storage(PROPERTIES)?;
-        let url =
-            client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
-        let answer = client.send(get_xml("service_properties", Subject::Service, url)).await?;
+        let url = client
+            .endpoint
+            .write_to("")
+            .with("restype", "service")
+            .with("comp", "properties")
+            .into_url();
+        let answer = client
+            .send(get_xml("service_properties", Subject::Service, url))
+            .await?;
         from_xml(&answer, "StorageServiceProperties")
     }
 
@@ -146,9 +158,19 @@ impl AzureTableStore {
     pub async fn set_service_properties(&self, properties: &ServiceProperties) -> Result<()> {
         let client = self.client();
         client.require_table_storage(PROPERTIES)?;
-        let url =
-            client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
-        let call = put_xml("set_service_properties", Subject::Service, url, &[202], to_xml(properties)?);
+        let url = client
+            .endpoint
+            .write_to("")
+            .with("restype", "service")
+            .with("comp", "properties")
+            .into_url();
+        let call = put_xml(
+            "set_service_properties",
+            Subject::Service,
+            url,
+            &[202],
+            to_xml(properties)?,
+        );
         client.send(call).await.map(drop)
     }
 }
@@ -192,7 +214,11 @@ pub struct Metrics {
     /// Whether metrics are recorded.
     pub enabled: bool,
     /// Whether each operation has its own metrics; only if metrics are enabled.
-    #[serde(rename = "IncludeAPIs", skip_serializing_if = "Option::is_none", default)]
+    #[serde(
+        rename = "IncludeAPIs",
+        skip_serializing_if = "Option::is_none",
+        default
+    )]
     pub include_apis: Option<bool>,
     /// How long the metrics are kept.
     #[serde(rename = "RetentionPolicy")]
@@ -244,10 +270,17 @@ impl AzureTableStore {
         let client = self.client();
         client.require_table_storage("service statistics")?;
         let address = client.endpoint.secondary()?;
-        let url = address.with("restype", "service").with("comp", "stats").into_url();
-        let answer = client.send(get_xml("geo_replication", Subject::Service, url)).await?;
-        let Geo { status, last_sync_time } =
-            from_xml::<Statistics>(&answer, "StorageServiceStats")?.geo_replication;
+        let url = address
+            .with("restype", "service")
+            .with("comp", "stats")
+            .into_url();
+        let answer = client
+            .send(get_xml("geo_replication", Subject::Service, url))
+            .await?;
+        let Geo {
+            status,
+            last_sync_time,
+        } = from_xml::<Statistics>(&answer, "StorageServiceStats")?.geo_replication;
         let last_sync = parse_last_sync(&last_sync_time)?;
         Ok(GeoReplication { status, last_sync })
     }
@@ -260,6 +293,10 @@ fn parse_last_sync(time: &str) -> Result<Option<DateTime<Utc>>> {
         return Ok(None);
     }
     let parsed = DateTime::parse_from_rfc2822(time).map(|time| Some(time.to_utc()));
-    parsed
-        .map_err(|_| ErrorKind::Service(format!("the time of the last sync cannot be read: {time:?}")).into())
+    parsed.map_err(|_| {
+        ErrorKind::Service(format!(
+            "the time of the last sync cannot be read: {time:?}"
+        ))
+        .into()
+    })
 }

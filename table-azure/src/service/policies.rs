@@ -38,8 +38,14 @@ impl AzureTableStore {
     pub async fn stored_policies(&self, table: &TableName) -> Result<Vec<StoredPolicy>> {
         let client = self.client();
         client.require_table_storage(STORED_POLICIES)?;
-        let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
-        let answer = client.send(get_xml("stored_policies", Subject::Table(table), url)).await?;
+        let url = client
+            .endpoint
+            .write_to(table.as_str())
+            .with("comp", "acl")
+            .into_url();
+        let answer = client
+            .send(get_xml("stored_policies", Subject::Table(table), url))
+            .await?;
         from_xml::<Identifiers>(&answer, "SignedIdentifiers")?
             .policies
             .into_iter()
@@ -52,13 +58,32 @@ impl AzureTableStore {
     ///
     /// # Errors
     /// Fails if there are more than five policies or if a name is too long, and with the service's errors.
-    pub async fn set_stored_policies(&self, table: &TableName, policies: &[StoredPolicy]) -> Result<()> {
+    pub async fn set_stored_policies(
+        &self,
+        table: &TableName,
+        policies: &[StoredPolicy],
+    ) -> Result<()> {
         let client = self.client();
         client.require_table_storage(STORED_POLICIES)?;
         check_policies(policies)?;
-        let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
-        let body = to_xml(&Identifiers { policies: policies.iter().map(Identifier::from_policy).collect() })?;
-        client.send(put_xml("set_stored_policies", Subject::Table(table), url, &[204], body)).await.map(drop)
+        let url = client
+            .endpoint
+            .write_to(table.as_str())
+            .with("comp", "acl")
+            .into_url();
+        let body = to_xml(&Identifiers {
+            policies: policies.iter().map(Identifier::from_policy).collect(),
+        })?;
+        client
+            .send(put_xml(
+                "set_stored_policies",
+                Subject::Table(table),
+                url,
+                &[204],
+                body,
+            ))
+            .await
+            .map(drop)
     }
 }
 
@@ -70,11 +95,23 @@ const MAX_ID_CHARS: usize = 64;
 
 fn check_policies(policies: &[StoredPolicy]) -> Result<()> {
     if policies.len() > MAX_POLICIES {
-        return Err(Error::limit("stored access policies of a table", MAX_POLICIES, policies.len()));
+        return Err(Error::limit(
+            "stored access policies of a table",
+            MAX_POLICIES,
+            policies.len(),
+        ));
     }
-    let longest = policies.iter().map(|policy| policy.id.chars().count()).max().unwrap_or_default();
+    let longest = policies
+        .iter()
+        .map(|policy| policy.id.chars().count())
+        .max()
+        .unwrap_or_default();
     if longest > MAX_ID_CHARS {
-        return Err(Error::limit("characters of a stored access policy's name", MAX_ID_CHARS, longest));
+        return Err(Error::limit(
+            "characters of a stored access policy's name",
+            MAX_ID_CHARS,
+            longest,
+        ));
     }
     Ok(())
 }
@@ -115,18 +152,30 @@ impl Identifier {
             expiry: policy.expiry.map(time).unwrap_or_default(),
             permission: policy.permissions.to_string(),
         };
-        Self { id: policy.id.clone(), access_policy }
+        Self {
+            id: policy.id.clone(),
+            access_policy,
+        }
     }
 
     fn into_policy(self) -> Result<StoredPolicy> {
-        let AccessPolicy { start, expiry, permission } = self.access_policy;
+        let AccessPolicy {
+            start,
+            expiry,
+            permission,
+        } = self.access_policy;
         let unreadable = |field: &str, text: &str| {
-            ErrorKind::Service(format!("the {field} of policy {:?} cannot be read: {text:?}", self.id))
+            ErrorKind::Service(format!(
+                "the {field} of policy {:?} cannot be read: {text:?}",
+                self.id
+            ))
         };
         Ok(StoredPolicy {
             start: parse_time(&start).map_err(|()| unreadable("Start", &start))?,
             expiry: parse_time(&expiry).map_err(|()| unreadable("Expiry", &expiry))?,
-            permissions: permission.parse().map_err(|_| unreadable("Permission", &permission))?,
+            permissions: permission
+                .parse()
+                .map_err(|_| unreadable("Permission", &permission))?,
             id: self.id,
         })
     }
@@ -139,10 +188,26 @@ fn parse_time(text: &str) -> Result<Option<DateTime<Utc>>, ()> {
     if text.is_empty() {
         return Ok(None);
     }
-    let to_the_second = || DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
-    let to_the_minute = || DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z").ok().map(|time| time.to_utc());
-    let to_the_day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
-    to_the_second().or_else(to_the_minute).or_else(to_the_day).map(Some).ok_or(())
+    let to_the_second = || {
+        DateTime::parse_from_rfc3339(text)
+            .ok()
+            .map(|time| time.to_utc())
+    };
+    let to_the_minute = || {
+        DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z")
+            .ok()
+            .map(|time| time.to_utc())
+    };
+    let to_the_day = || {
+        text.parse::<NaiveDate>()
+            .ok()
+            .map(|day| day.and_time(NaiveTime::MIN).and_utc())
+    };
+    to_the_second()
+        .or_else(to_the_minute)
+        .or_else(to_the_day)
+        .map(Some)
+        .ok_or(())
 }
 
 #[cfg(test)]
@@ -150,7 +215,10 @@ mod tests {
     use super::*;
 
     fn written(policy: &StoredPolicy) -> String {
-        let xml = to_xml(&Identifiers { policies: vec![Identifier::from_policy(policy)] }).unwrap();
+        let xml = to_xml(&Identifiers {
+            policies: vec![Identifier::from_policy(policy)],
+        })
+        .unwrap();
         String::from_utf8(xml).unwrap()
     }
 
@@ -186,7 +254,12 @@ mod tests {
             permissions: TablePermissions::NONE,
         };
         let xml = written(&policy);
-        assert!(!["Start", "Expiry", "Permission"].iter().any(|field| xml.contains(field)), "{xml}");
+        assert!(
+            !["Start", "Expiry", "Permission"]
+                .iter()
+                .any(|field| xml.contains(field)),
+            "{xml}"
+        );
         assert_eq!(read(&xml).unwrap(), policy);
         let bare = "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
         assert_eq!(read(bare).unwrap(), policy);
@@ -205,14 +278,29 @@ mod tests {
             ("2025-01-02T10:30Z", "2025-01-02T10:30:00Z"),
             ("2025-01-02T10:30+02:00", "2025-01-02T08:30:00Z"),
             ("2025-01-02T10:30:05Z", "2025-01-02T10:30:05Z"),
-            ("2025-01-02T10:30:05.1234567Z", "2025-01-02T10:30:05.1234567Z"),
+            (
+                "2025-01-02T10:30:05.1234567Z",
+                "2025-01-02T10:30:05.1234567Z",
+            ),
             ("2025-01-02T10:30:05-01:00", "2025-01-02T11:30:05Z"),
         ] {
-            assert_eq!(with(text).unwrap().expiry, Some(expected.parse().unwrap()), "{text}");
+            assert_eq!(
+                with(text).unwrap().expiry,
+                Some(expected.parse().unwrap()),
+                "{text}"
+            );
         }
-        for text in ["soon", "2025-13-01", "2025-01-02T10:30", "2025-01-02T25:00Z"] {
+        for text in [
+            "soon",
+            "2025-13-01",
+            "2025-01-02T10:30",
+            "2025-01-02T25:00Z",
+        ] {
             let error = with(text).unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{text}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::Service(_)),
+                "{text}: {error}"
+            );
             assert!(error.to_string().contains("Expiry"), "{error}");
         }
     }
@@ -226,7 +314,15 @@ mod tests {
             permissions: TablePermissions::READ,
         };
         assert!(check_policies(&[policy(&"x".repeat(64))]).is_ok());
-        assert!(check_policies(&[policy(&"x".repeat(65))]).unwrap_err().is_limit_exceeded());
-        assert!(check_policies(&vec![policy("x"); 6]).unwrap_err().is_limit_exceeded());
+        assert!(
+            check_policies(&[policy(&"x".repeat(65))])
+                .unwrap_err()
+                .is_limit_exceeded()
+        );
+        assert!(
+            check_policies(&vec![policy("x"); 6])
+                .unwrap_err()
+                .is_limit_exceeded()
+        );
     }
 }

@@ -38,8 +38,13 @@ pub struct Tenant {
 /// # Errors
 /// Fails if the endpoint or the secondary endpoint is not an `https` URL, if it cannot be reached, and if its answer names no tenant. The emulator and Azure
 /// Cosmos DB name none.
-pub async fn discover_tenant(endpoint: &str, options: Option<AzureTableStoreOptions>) -> Result<Tenant> {
-    AzureTableStore::without_credential(endpoint, options.unwrap_or_default())?.tenant().await
+pub async fn discover_tenant(
+    endpoint: &str,
+    options: Option<AzureTableStoreOptions>,
+) -> Result<Tenant> {
+    AzureTableStore::without_credential(endpoint, options.unwrap_or_default())?
+        .tenant()
+        .await
 }
 
 /// The only status that `discover_tenant` accepts: the service refuses the request and names the tenant in its refusal.
@@ -48,15 +53,26 @@ const REFUSED: &[u16] = &[401];
 impl AzureTableStore {
     async fn tenant(&self) -> Result<Tenant> {
         let client = self.client();
-        let url = client.endpoint.read_from("Tables").with("$top", "1").into_url();
+        let url = client
+            .endpoint
+            .read_from("Tables")
+            .with("$top", "1")
+            .into_url();
         // The service sends its challenge to requests of this scheme.
-        let call = Call::named("discover_tenant", Subject::Service, Method::Get, url, REFUSED)
-            .header("authorization", "Bearer");
+        let call = Call::named(
+            "discover_tenant",
+            Subject::Service,
+            Method::Get,
+            url,
+            REFUSED,
+        )
+        .header("authorization", "Bearer");
         let answer = client.send(call).await?;
         let tenant = answer.header("www-authenticate").and_then(parse_challenge);
         tenant.ok_or_else(|| {
             ErrorKind::Service(
-                "the service's answer names no tenant; give the credential the tenant's id".to_owned(),
+                "the service's answer names no tenant; give the credential the tenant's id"
+                    .to_owned(),
             )
             .into()
         })
@@ -79,10 +95,20 @@ fn parse_challenge(challenge: &str) -> Option<Tenant> {
         }
     }
     // The caller sends a secret to this address, so plain http is refused.
-    let url = Url::parse(authorization?).ok().filter(|url| url.scheme() == "https")?;
+    let url = Url::parse(authorization?)
+        .ok()
+        .filter(|url| url.scheme() == "https")?;
     // The first segment of the path of the authorization URL is the tenant.
-    let id = url.path_segments()?.next().filter(|id| !id.is_empty())?.to_owned();
-    Some(Tenant { id, authority_host: url.origin().ascii_serialization(), resource })
+    let id = url
+        .path_segments()?
+        .next()
+        .filter(|id| !id.is_empty())?
+        .to_owned();
+    Some(Tenant {
+        id,
+        authority_host: url.origin().ascii_serialization(),
+        resource,
+    })
 }
 
 #[cfg(test)]
@@ -90,23 +116,41 @@ mod tests {
     use super::*;
 
     fn tenant(id: &str, host: &str, resource: Option<&str>) -> Tenant {
-        Tenant { id: id.into(), authority_host: host.into(), resource: resource.map(str::to_owned) }
+        Tenant {
+            id: id.into(),
+            authority_host: host.into(),
+            resource: resource.map(str::to_owned),
+        }
     }
 
     #[test]
     fn challenges_of_the_service_are_read() {
         let id = "72f988bf-86f1-41af-91ab-2d7cd011db47";
         let uri = format!("https://login.microsoftonline.com/{id}/oauth2/authorize");
-        let expected = tenant(id, "https://login.microsoftonline.com", Some("https://storage.azure.com"));
+        let expected = tenant(
+            id,
+            "https://login.microsoftonline.com",
+            Some("https://storage.azure.com"),
+        );
         for challenge in [
             format!("Bearer authorization_uri={uri} resource_id=https://storage.azure.com"),
-            format!("Bearer authorization_uri=\"{uri}\", resource_id=\"https://storage.azure.com\""),
+            format!(
+                "Bearer authorization_uri=\"{uri}\", resource_id=\"https://storage.azure.com\""
+            ),
             format!("bearer Authorization=\"{uri}\",resource=\"https://storage.azure.com\""),
         ] {
-            assert_eq!(parse_challenge(&challenge).as_ref(), Some(&expected), "{challenge}");
+            assert_eq!(
+                parse_challenge(&challenge).as_ref(),
+                Some(&expected),
+                "{challenge}"
+            );
         }
-        let government = "Bearer authorization_uri=https://login.microsoftonline.us/t/oauth2/authorize";
-        assert_eq!(parse_challenge(government), Some(tenant("t", "https://login.microsoftonline.us", None)));
+        let government =
+            "Bearer authorization_uri=https://login.microsoftonline.us/t/oauth2/authorize";
+        assert_eq!(
+            parse_challenge(government),
+            Some(tenant("t", "https://login.microsoftonline.us", None))
+        );
     }
 
     #[test]

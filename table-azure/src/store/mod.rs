@@ -63,9 +63,16 @@ impl AzureTableStore {
         let options = options.unwrap_or_default();
         let mut endpoint = Endpoint::new(endpoint, None)?.with_service(options.service);
         endpoint.requires_https = true;
-        let scope =
-            scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.is_cosmos);
-        Self::build(endpoint, Authorization::Token(Tokens::new(credential, scope)), options)
+        let scope = scope(
+            options.audience.as_deref(),
+            options.client_options.cloud.as_deref(),
+            endpoint.is_cosmos,
+        );
+        Self::build(
+            endpoint,
+            Authorization::Token(Tokens::new(credential, scope)),
+            options,
+        )
     }
 
     /// Creates a store that signs requests with an account key.
@@ -94,7 +101,11 @@ impl AzureTableStore {
     /// Fails if `url` is not a URL, has no query, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureTableStoreOptions::plain_http_hosts)).
     pub fn with_sas(url: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
-        Self::build(Endpoint::from_sas_url(url)?, Authorization::InUrl, options.unwrap_or_default())
+        Self::build(
+            Endpoint::from_sas_url(url)?,
+            Authorization::InUrl,
+            options.unwrap_or_default(),
+        )
     }
 
     /// Creates a store from a connection string with an account key or a SAS, of Storage, Cosmos DB or the
@@ -102,15 +113,24 @@ impl AzureTableStore {
     ///
     /// # Errors
     /// Fails if a part is malformed or missing. The message does not repeat the string.
-    pub fn from_connection_string(text: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
-        let Connection { endpoint, secondary, secret } = Connection::parse(text, "Table")?;
+    pub fn from_connection_string(
+        text: &str,
+        options: Option<AzureTableStoreOptions>,
+    ) -> Result<Self> {
+        let Connection {
+            endpoint,
+            secondary,
+            secret,
+        } = Connection::parse(text, "Table")?;
         let mut options = options.unwrap_or_default();
         options.secondary_endpoint = options.secondary_endpoint.or(secondary);
         match secret {
             Secret::Key(key) => Self::with_shared_key(&endpoint, key, Some(options)),
-            Secret::Sas(sas) => {
-                Self::build(Endpoint::new(&endpoint, Some(sas.0))?, Authorization::InUrl, options)
-            }
+            Secret::Sas(sas) => Self::build(
+                Endpoint::new(&endpoint, Some(sas.0))?,
+                Authorization::InUrl,
+                options,
+            ),
         }
     }
 
@@ -135,7 +155,10 @@ impl AzureTableStore {
     }
 
     /// Creates a store that sends requests without a credential, over https only.
-    pub(crate) fn without_credential(endpoint: &str, options: AzureTableStoreOptions) -> Result<Self> {
+    pub(crate) fn without_credential(
+        endpoint: &str,
+        options: AzureTableStoreOptions,
+    ) -> Result<Self> {
         let mut endpoint = Endpoint::new(endpoint, None)?;
         endpoint.requires_https = true;
         Self::build(endpoint, Authorization::InUrl, options)
@@ -148,8 +171,11 @@ impl AzureTableStore {
         options: AzureTableStoreOptions,
     ) -> Result<Self> {
         let endpoint = endpoint.with_service(options.service);
-        let mut profile =
-            if endpoint.is_cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
+        let mut profile = if endpoint.is_cosmos {
+            ServiceProfile::COSMOS_TABLE
+        } else {
+            ServiceProfile::AZURE_TABLES
+        };
         profile.has_stale_reads = options.read_from == ReadFrom::Secondary;
         let mut client_options = options.client_options;
         // `azure_core` repeats every request after an error of the connection, also an insert whose answer was lost.
@@ -159,7 +185,8 @@ impl AzureTableStore {
             // The last policy: all policies of the caller and the signature see the real URL.
             client_options.per_try_policies.push(Arc::new(HideKeys));
         }
-        let endpoint = endpoint.with_reads_from(options.read_from, options.secondary_endpoint.as_deref())?;
+        let endpoint =
+            endpoint.with_reads_from(options.read_from, options.secondary_endpoint.as_deref())?;
         endpoint.check_http(&options.plain_http_hosts)?;
         #[cfg(feature = "reqwest_rustls")]
         if client_options.transport.is_none() {
@@ -168,7 +195,10 @@ impl AzureTableStore {
         }
         client_options.transport = Some(bounded(client_options.transport));
         let traced = client_options.instrumentation.tracer_provider.is_some();
-        let name = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
+        let name = (
+            option_env!("CARGO_PKG_NAME"),
+            option_env!("CARGO_PKG_VERSION"),
+        );
         let (policies, tokens) = match authorization {
             Authorization::InUrl => (Vec::new(), None),
             Authorization::Signature(policy) => (vec![policy], None),
@@ -186,7 +216,11 @@ impl AzureTableStore {
             on_response: options.on_response,
         };
         let manifests = Arc::new(ManifestCache::new(&client.profile));
-        Ok(Self { client: Arc::new(client), key: None, manifests })
+        Ok(Self {
+            client: Arc::new(client),
+            key: None,
+            manifests,
+        })
     }
 }
 
@@ -206,7 +240,10 @@ impl TableStore for AzureTableStore {
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let new = self.manifests.new_table(table, None);
-        self.client.create_table(table).await.map(|()| new.created())
+        self.client
+            .create_table(table)
+            .await
+            .map(|()| new.created())
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
@@ -223,7 +260,12 @@ impl TableStore for AzureTableStore {
         self.client.list_tables(prefix, from).await
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         self.client.get(table, key, select).await
     }
 
@@ -237,8 +279,9 @@ impl TableStore for AzureTableStore {
         if self.client.endpoint.hides_manifest()
             && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION)
         {
-            let reason =
-                format!("the shared access signature is not of the partition '{MANIFEST_PARTITION}'");
+            let reason = format!(
+                "the shared access signature is not of the partition '{MANIFEST_PARTITION}'"
+            );
             return Err(ErrorKind::Forbidden(reason).into());
         }
         self.client.query(table, query, from).await
@@ -263,18 +306,26 @@ impl TableStore for AzureTableStore {
 ///
 /// A custom cloud sets its audience with `audiences.with::<AzureTableStore>(…)`. Without one, the public
 /// cloud's audience is used, which also works for the emulator.
-pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, is_cosmos: bool) -> String {
+pub(crate) fn scope(
+    audience: Option<&str>,
+    cloud: Option<&CloudConfiguration>,
+    is_cosmos: bool,
+) -> String {
     let service = if is_cosmos { "cosmos" } else { "storage" };
     let audience = audience.map(str::to_owned).unwrap_or_else(|| match cloud {
         Some(CloudConfiguration::AzureGovernment) => format!("https://{service}.azure.us"),
         Some(CloudConfiguration::AzureChina) => format!("https://{service}.azure.cn"),
-        Some(CloudConfiguration::Custom(custom)) => match custom.audiences.get::<AzureTableStore>() {
+        Some(CloudConfiguration::Custom(custom)) => match custom.audiences.get::<AzureTableStore>()
+        {
             Some(audience) => audience.to_owned(),
             None => format!("https://{service}.azure.com"),
         },
         _ => format!("https://{service}.azure.com"),
     });
-    format!("{}/.default", audience.trim_end_matches("/.default").trim_end_matches('/'))
+    format!(
+        "{}/.default",
+        audience.trim_end_matches("/.default").trim_end_matches('/')
+    )
 }
 
 #[cfg(test)]
@@ -287,16 +338,40 @@ mod tests {
     fn clouds_and_services_have_their_audiences() {
         let government = CloudConfiguration::AzureGovernment;
         let china = CloudConfiguration::AzureChina;
-        assert_eq!(scope(None, None, false), "https://storage.azure.com/.default");
-        assert_eq!(scope(None, Some(&government), false), "https://storage.azure.us/.default");
-        assert_eq!(scope(None, Some(&china), true), "https://cosmos.azure.cn/.default");
-        assert_eq!(scope(None, Some(&government), true), "https://cosmos.azure.us/.default");
-        assert_eq!(scope(None, Some(&china), false), "https://storage.azure.cn/.default");
+        assert_eq!(
+            scope(None, None, false),
+            "https://storage.azure.com/.default"
+        );
+        assert_eq!(
+            scope(None, Some(&government), false),
+            "https://storage.azure.us/.default"
+        );
+        assert_eq!(
+            scope(None, Some(&china), true),
+            "https://cosmos.azure.cn/.default"
+        );
+        assert_eq!(
+            scope(None, Some(&government), true),
+            "https://cosmos.azure.us/.default"
+        );
+        assert_eq!(
+            scope(None, Some(&china), false),
+            "https://storage.azure.cn/.default"
+        );
         let unnamed = CustomConfiguration::default().into();
-        assert_eq!(scope(None, Some(&unnamed), true), "https://cosmos.azure.com/.default");
-        assert_eq!(scope(Some("https://my.cloud/"), Some(&china), true), "https://my.cloud/.default");
+        assert_eq!(
+            scope(None, Some(&unnamed), true),
+            "https://cosmos.azure.com/.default"
+        );
+        assert_eq!(
+            scope(Some("https://my.cloud/"), Some(&china), true),
+            "https://my.cloud/.default"
+        );
         let mut custom = CustomConfiguration::default();
         custom.audiences = Audiences::new().with::<AzureTableStore>("https://s.local".to_owned());
-        assert_eq!(scope(None, Some(&custom.into()), false), "https://s.local/.default");
+        assert_eq!(
+            scope(None, Some(&custom.into()), false),
+            "https://s.local/.default"
+        );
     }
 }

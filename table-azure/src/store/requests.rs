@@ -4,7 +4,8 @@ use azure_core::http::Method;
 use table_core::model::{Entity, Key, TableName, key_order};
 use table_core::query::{Continuation, Filter, Page, Position, Query, Select};
 use table_core::store::{
-    GroupTransaction, LimitKind, Operation, OperationKind, Written, check_entity, check_page, check_progress,
+    GroupTransaction, LimitKind, Operation, OperationKind, Written, check_entity, check_page,
+    check_progress,
 };
 use table_core::{Error, Result, engine};
 
@@ -34,10 +35,18 @@ impl Client {
             call = call.header("if-match", if_match);
         }
         let answer = self.send(call).await?;
-        if write.method == Method::Delete { Ok(Written::deleted()) } else { answer.written() }
+        if write.method == Method::Delete {
+            Ok(Written::deleted())
+        } else {
+            answer.written()
+        }
     }
 
-    pub(super) async fn transact(&self, table: &TableName, group: &GroupTransaction) -> Result<Vec<Written>> {
+    pub(super) async fn transact(
+        &self,
+        table: &TableName,
+        group: &GroupTransaction,
+    ) -> Result<Vec<Written>> {
         engine::check_group(&self.profile, group)?;
         let body = GroupBody::new(&self.endpoint, table, group)?;
         // `check_group` checks a lower bound of the size; the exact size is known only after encoding. The service would refuse a
@@ -45,11 +54,21 @@ impl Client {
         if body.bytes.len() > self.profile.group_bytes {
             let what = "bytes of a group transaction's request";
             let (allowed, actual) = (self.profile.group_bytes, body.bytes.len());
-            return Err(Error::limit_of_kind(LimitKind::RequestSize, what, allowed, actual));
+            return Err(Error::limit_of_kind(
+                LimitKind::RequestSize,
+                what,
+                allowed,
+                actual,
+            ));
         }
         let url = self.endpoint.write_to("$batch").into_url();
-        let call = Call::new(OperationKind::Transact, Subject::Table(table), Method::Post, url)
-            .body(body.content_type, body.bytes);
+        let call = Call::new(
+            OperationKind::Transact,
+            Subject::Table(table),
+            Method::Post,
+            url,
+        )
+        .body(body.content_type, body.bytes);
         let answer = self.send(call).await?;
         read_answer(&answer, table, group).map_err(|e| answer.explain(e))
     }
@@ -59,15 +78,28 @@ impl Client {
     pub(super) async fn create_table(&self, table: &TableName) -> Result<()> {
         let url = self.endpoint.write_to("Tables").into_url();
         let body = format!(r#"{{"TableName":"{table}"}}"#).into_bytes();
-        let call = Call::new(OperationKind::CreateTable, Subject::NewTable(table), Method::Post, url)
-            .header("prefer", "return-no-content")
-            .body(JSON, body);
+        let call = Call::new(
+            OperationKind::CreateTable,
+            Subject::NewTable(table),
+            Method::Post,
+            url,
+        )
+        .header("prefer", "return-no-content")
+        .body(JSON, body);
         self.send(call).await.map(drop)
     }
 
     pub(super) async fn delete_table(&self, table: &TableName) -> Result<()> {
-        let url = self.endpoint.write_to(&format!("Tables('{table}')")).into_url();
-        let call = Call::new(OperationKind::DeleteTable, Subject::Table(table), Method::Delete, url);
+        let url = self
+            .endpoint
+            .write_to(&format!("Tables('{table}')"))
+            .into_url();
+        let call = Call::new(
+            OperationKind::DeleteTable,
+            Subject::Table(table),
+            Method::Delete,
+            url,
+        );
         self.send(call).await.map(drop)
     }
 
@@ -78,24 +110,43 @@ impl Client {
     ) -> Result<Page<TableName>> {
         let position = from.map(|from| from.tables_position(prefix)).transpose()?;
         let prefix = prefix.unwrap_or_default();
-        let filter = self.table_name_filter(prefix).map(|filter| filter.to_string());
+        let filter = self
+            .table_name_filter(prefix)
+            .map(|filter| filter.to_string());
         let url = self
             .endpoint
             .read_from("Tables")
             .with_optional("$filter", filter.as_deref())
-            .with_optional("NextTableName", position.map(|position| position.first.as_str()))
+            .with_optional(
+                "NextTableName",
+                position.map(|position| position.first.as_str()),
+            )
             .into_url();
-        let answer =
-            self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
+        let answer = self
+            .send(Call::new(
+                OperationKind::ListTables,
+                Subject::Service,
+                Method::Get,
+                url,
+            ))
+            .await?;
         let mut items = wire::decode_table_names(&answer.body).map_err(|e| answer.explain(e))?;
         let rows = items.len();
         items.retain(|name| self.has_prefix(name, prefix));
-        let continuation = answer.continuation("x-ms-continuation-nexttablename")?.map(|first| {
-            let position = Position { first, second: None };
-            Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
-        });
+        let continuation = answer
+            .continuation("x-ms-continuation-nexttablename")?
+            .map(|first| {
+                let position = Position {
+                    first,
+                    second: None,
+                };
+                Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
+            });
         check_progress(from, continuation.as_ref(), rows)?;
-        Ok(Page { items, continuation })
+        Ok(Page {
+            items,
+            continuation,
+        })
     }
 
     /// Returns a range that contains every name with the prefix, whether or not the service compares case.
@@ -115,7 +166,9 @@ impl Client {
     fn has_prefix(&self, name: &TableName, prefix: &str) -> bool {
         match self.profile.case_sensitive_tables {
             true => name.as_str().starts_with(prefix),
-            false => name.to_lowercase().starts_with(&prefix.to_ascii_lowercase()),
+            false => name
+                .to_lowercase()
+                .starts_with(&prefix.to_ascii_lowercase()),
         }
     }
 }
@@ -128,7 +181,9 @@ impl Client {
         select: Option<&Select>,
     ) -> Result<Option<Entity>> {
         let select = select.and_then(select_list);
-        let address = self.endpoint.read_partition(&entity_path(table, key), Some(key.partition()));
+        let address = self
+            .endpoint
+            .read_partition(&entity_path(table, key), Some(key.partition()));
         let url = address.with_optional("$select", select.as_deref());
         let subject = Subject::Entity(table, key);
         let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url());
@@ -150,18 +205,30 @@ impl Client {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         engine::check_query(&self.profile, query)?;
-        let position = from.map(|from| from.position(&self.profile, table, query)).transpose()?;
+        let position = from
+            .map(|from| from.position(&self.profile, table, query))
+            .transpose()?;
         let filter = query.filter.as_ref().map(ToString::to_string);
-        let top = query.top.map(|top| top.min(self.profile.page_size).to_string());
+        let top = query
+            .top
+            .map(|top| top.min(self.profile.page_size).to_string());
         let url = self
             .endpoint
             .read_partition(&format!("{table}()"), query.bounds().partition.as_single())
             .with_optional("$filter", filter.as_deref())
-            .with_optional("$select", query.select.as_ref().and_then(select_list).as_deref())
+            .with_optional(
+                "$select",
+                query.select.as_ref().and_then(select_list).as_deref(),
+            )
             .with_optional("$top", top.as_deref())
             .with_optional("NextPartitionKey", position.map(|p| p.first.as_str()))
             .with_optional("NextRowKey", position.and_then(|p| p.second.as_deref()));
-        let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url());
+        let call = Call::new(
+            OperationKind::Query,
+            Subject::Table(table),
+            Method::Get,
+            url.into_url(),
+        );
         let answer = self.send(call).await?;
         let items = wire::decode_entities(&answer.body).map_err(|e| answer.explain(e))?;
         check_page(&self.profile, table, query, &items)?;
@@ -169,7 +236,10 @@ impl Client {
         let continuation = next_position(&answer)?.map(continued);
         // A service that returns the same token for ever would keep the program in a loop of paid requests.
         check_progress(from, continuation.as_ref(), items.len())?;
-        Ok(Page { items, continuation })
+        Ok(Page {
+            items,
+            continuation,
+        })
     }
 }
 
@@ -180,7 +250,10 @@ fn select_list(select: &Select) -> Option<String> {
     }
     // `$select` leaves out the keys too, and an entity without keys cannot be read. The ETag is an annotation and is
     // always there.
-    let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
+    let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"]
+        .into_iter()
+        .chain(select.names())
+        .collect();
     Some(Select::new(names).names().collect::<Vec<_>>().join(","))
 }
 

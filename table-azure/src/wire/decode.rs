@@ -35,7 +35,13 @@ const MAX_PROPERTIES: usize = limits::CUSTOM_PROPERTIES;
 pub fn decode_entity(json: &[u8]) -> Result<Entity> {
     json::read(json, |document| {
         let mut reader = EntityReader::with_capacity(document.bytes_left());
-        let EntityParts { partition, row, etag, timestamp, properties } = reader.read(document)?;
+        let EntityParts {
+            partition,
+            row,
+            etag,
+            timestamp,
+            properties,
+        } = reader.read(document)?;
         let key = Key::new(partition, row).map_err(|e| document.parse_error(e.to_string()))?;
         let entity = Entity::from_parts(key, std::mem::take(properties));
         Ok(entity.with_system(etag.map(ETag::from), timestamp))
@@ -67,7 +73,11 @@ impl Names {
         // search, never a wrong answer.
         let bytes = name.as_bytes();
         let at = |place: usize| bytes.get(place).copied().map_or(0, usize::from);
-        let (first, middle, last) = (at(0), at(bytes.len() / 2), at(bytes.len().saturating_sub(1)));
+        let (first, middle, last) = (
+            at(0),
+            at(bytes.len() / 2),
+            at(bytes.len().saturating_sub(1)),
+        );
         let bit = 1 << ((bytes.len() + 5 * first + 11 * middle + 23 * last) % 128);
         let known = self.0 & bit != 0;
         self.0 |= bit;
@@ -87,8 +97,14 @@ pub(super) struct EntityParts<'r> {
 impl<'a> EntityReader<'a> {
     /// Reserves `bytes` for packed properties.
     fn with_capacity(bytes: usize) -> Self {
-        let values = Values { properties: Properties::with_capacity(bytes), ..Values::default() };
-        Self { values, ..Self::default() }
+        let values = Values {
+            properties: Properties::with_capacity(bytes),
+            ..Values::default()
+        };
+        Self {
+            values,
+            ..Self::default()
+        }
     }
 
     pub(super) fn read(&mut self, json: &mut Json<'a>) -> json::Result<EntityParts<'_>> {
@@ -101,7 +117,9 @@ impl<'a> EntityReader<'a> {
         }
         self.read_others(json)?;
         let corrected = self.annotations.correct(&mut self.values.properties);
-        corrected.and_then(|()| self.values.parts()).map_err(|reason| json.parse_error(reason))
+        corrected
+            .and_then(|()| self.values.parts())
+            .map_err(|reason| json.parse_error(reason))
     }
 
     /// Parses the members that differ from the previous entity's.
@@ -113,7 +131,11 @@ impl<'a> EntityReader<'a> {
             return Ok(());
         }
         // The followed members were not added to the set. With all names in it, each further name is searched.
-        self.names = if self.shape.is_followed() { Names::ALL } else { Names::default() };
+        self.names = if self.shape.is_followed() {
+            Names::ALL
+        } else {
+            Names::default()
+        };
         self.shape.stop_prediction();
         loop {
             let name = json.name()?;
@@ -135,7 +157,9 @@ impl<'a> EntityReader<'a> {
     /// A name may occur once in an entity: with two values it would be unclear which of them counts.
     #[inline]
     fn check_new(&mut self, json: &Json<'_>, member: &Member<'_>) -> json::Result<()> {
-        let Member::Property(name, _) = member else { return Ok(()) };
+        let Member::Property(name, _) = member else {
+            return Ok(());
+        };
         if !self.names.add_may_have_contained(name) {
             return Ok(());
         }
@@ -143,7 +167,9 @@ impl<'a> EntityReader<'a> {
         if self.values.properties.find(name).is_none() && !self.shape.has_followed(name) {
             return Ok(());
         }
-        Err(json.parse_error("the property occurs twice").of_property(name))
+        Err(json
+            .parse_error("the property occurs twice")
+            .of_property(name))
     }
 
     fn member(&mut self, name: Cow<'a, str>) -> Member<'a> {
@@ -152,7 +178,9 @@ impl<'a> EntityReader<'a> {
             "RowKey" => Member::Row,
             "Timestamp" => Member::Timestamp,
             "odata.etag" => Member::ETag,
-            other if other.starts_with("odata.") || other.bytes().any(|b| b == b'@') => Member::Other,
+            other if other.starts_with("odata.") || other.bytes().any(|b| b == b'@') => {
+                Member::Other
+            }
             other => {
                 let edm_type = self.annotations.take(other);
                 Member::Property(name, edm_type)
@@ -195,7 +223,8 @@ impl<'a> Values<'a> {
                 if self.count > MAX_PROPERTIES {
                     return Err(json.parse_error(format!("more than {MAX_PROPERTIES} properties")));
                 }
-                push_value(&mut self.properties, name, *edm_type, &value).map_err(|e| json.parse_error(e))?;
+                push_value(&mut self.properties, name, *edm_type, &value)
+                    .map_err(|e| json.parse_error(e))?;
             }
             Member::Partition => {
                 check_once(json, "PartitionKey", self.partition.is_some())?;
@@ -225,7 +254,10 @@ impl<'a> Values<'a> {
 
     fn parts(&mut self) -> Result<EntityParts<'_>, String> {
         Ok(EntityParts {
-            partition: self.partition.as_deref().ok_or("the entity has no PartitionKey")?,
+            partition: self
+                .partition
+                .as_deref()
+                .ok_or("the entity has no PartitionKey")?,
             row: self.row.as_deref().ok_or("the entity has no RowKey")?,
             etag: self.has_etag.then_some(&*self.etag),
             timestamp: self.timestamp,
@@ -258,16 +290,18 @@ impl<'a> Annotations<'a> {
             }
         };
         if self.other.len() == MAX_PROPERTIES {
-            return Err(
-                json.parse_error(format!("more than {MAX_PROPERTIES} type annotations without a value"))
-            );
+            return Err(json.parse_error(format!(
+                "more than {MAX_PROPERTIES} type annotations without a value"
+            )));
         }
         // The type of the Timestamp is fixed. Its annotation would wait for a value that does not ask for it.
         if name != "Timestamp" {
             let is_known = |known: &Cow<'_, str>| *known == name;
             let pending = self.next.iter().chain(&self.other);
             if pending.map(|(known, _)| known).any(is_known) {
-                return Err(json.parse_error("the type is annotated twice").of_property(&name));
+                return Err(json
+                    .parse_error("the type is annotated twice")
+                    .of_property(&name));
             }
             self.other.extend(self.next.replace((name, edm_type)));
         }
@@ -287,23 +321,31 @@ impl<'a> Annotations<'a> {
     /// Applies annotations to properties that preceded them.
     fn correct(&mut self, properties: &mut Properties) -> Result<(), String> {
         let late = self.other.drain(..).chain(self.next.take());
-        late.into_iter().try_for_each(|(name, edm_type)| retype(properties, &name, edm_type))
+        late.into_iter()
+            .try_for_each(|(name, edm_type)| retype(properties, &name, edm_type))
     }
 }
 
 /// Refuses a key or system property that occurs twice.
 #[inline]
 fn check_once(json: &Json<'_>, name: &str, is_known: bool) -> json::Result<()> {
-    if is_known { Err(json.parse_error("the property occurs twice").of_property(name)) } else { Ok(()) }
+    if is_known {
+        Err(json
+            .parse_error("the property occurs twice")
+            .of_property(name))
+    } else {
+        Ok(())
+    }
 }
 
 /// Parses a time or null.
 fn timestamp(json: &mut Json<'_>) -> json::Result<Option<Ticks>> {
     match json.scalar()? {
         Scalar::Null => Ok(None),
-        Scalar::Text(text) => {
-            text.parse().map(Some).map_err(|_| json.parse_error("the Timestamp is not a time"))
-        }
+        Scalar::Text(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| json.parse_error("the Timestamp is not a time")),
         _ => Err(json.parse_error("the Timestamp is not a string")),
     }
 }
@@ -324,7 +366,13 @@ pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
     json::read(json, |document| {
         listing(document, |json| {
             let left = json.bytes_left();
-            let EntityParts { partition, row, etag, timestamp, properties } = reader.read(json)?;
+            let EntityParts {
+                partition,
+                row,
+                etag,
+                timestamp,
+                properties,
+            } = reader.read(json)?;
             let pushed = entities.push(partition, row, properties, etag, timestamp);
             pushed.map_err(|e| json.parse_error(e.to_string()))?;
             if entities.len() == 1 {
@@ -365,7 +413,11 @@ fn listing<'a>(
         found = true;
         json.array(&mut item)
     })?;
-    if found { Ok(()) } else { Err(json.parse_error("the listing has no `value`")) }
+    if found {
+        Ok(())
+    } else {
+        Err(json.parse_error("the listing has no `value`"))
+    }
 }
 
 /// Reads the `TableName` of an item of a listing.
@@ -440,7 +492,9 @@ impl<'a> Shape<'a> {
 
     /// Whether a property with this name was followed or kept in the current entity.
     pub(super) fn has_followed(&self, name: &str) -> bool {
-        self.steps.iter().any(|step| matches!(&step.member, Member::Property(known, _) if known == name))
+        self.steps
+            .iter()
+            .any(|step| matches!(&step.member, Member::Property(known, _) if known == name))
     }
 
     /// Whether any member of the current entity was followed.

@@ -22,7 +22,9 @@ use super::byte_scan::before_escape;
 /// ```
 pub fn encode_entity(entity: &Entity) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + 2 * entity.properties().as_packed().len());
-    encode(entity, &mut out, |_, property, out| push_name_and_type(out, property));
+    encode(entity, &mut out, |_, property, out| {
+        push_name_and_type(out, property)
+    });
     out
 }
 
@@ -57,7 +59,9 @@ pub struct EntityEncoder {
 impl EntityEncoder {
     /// Appends the JSON of an entity to `out`; see [`encode_entity`].
     pub fn encode(&mut self, entity: &Entity, out: &mut Vec<u8>) {
-        encode(entity, out, |place, property, out| self.push_name(place, property, out));
+        encode(entity, out, |place, property, out| {
+            self.push_name(place, property, out)
+        });
     }
 
     /// Writes the bytes before a value.
@@ -196,7 +200,9 @@ fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    let written = STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or_default();
+    let written = STANDARD
+        .encode_slice(bytes, &mut out[start..])
+        .unwrap_or_default();
     out.truncate(start + written);
 }
 

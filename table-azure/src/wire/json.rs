@@ -61,18 +61,26 @@ pub(super) fn read<'a, T>(
     let value = document(&mut json).map_err(unreadable)?;
     match json.peek() {
         None => Ok(value),
-        Some(_) => Err(unreadable(json.parse_error("unexpected bytes after the end of the document"))),
+        Some(_) => Err(unreadable(
+            json.parse_error("unexpected bytes after the end of the document"),
+        )),
     }
 }
 
 fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Service(format!("the answer is not valid JSON: {cause}"))).with_source(cause)
+    Error::new(ErrorKind::Service(format!(
+        "the answer is not valid JSON: {cause}"
+    )))
+    .with_source(cause)
 }
 
 impl<'a> Json<'a> {
     #[cold]
     pub(super) fn parse_error(&self, reason: impl Into<String>) -> Box<ParseError> {
-        Box::new(ParseError { at: self.at, reason: reason.into() })
+        Box::new(ParseError {
+            at: self.at,
+            reason: reason.into(),
+        })
     }
 
     /// Reads an object. `member` is called after each name and must read the value.
@@ -105,7 +113,11 @@ impl<'a> Json<'a> {
     /// Moves from a value of an object to the next name. Returns whether there is a name.
     #[inline]
     pub(super) fn next_name(&mut self) -> Result<bool> {
-        if self.take(b',') { Ok(true) } else { self.expect(b'}').map(|()| false) }
+        if self.take(b',') {
+            Ok(true)
+        } else {
+            self.expect(b'}').map(|()| false)
+        }
     }
 
     /// Reads a name of an object. Its value follows.
@@ -230,7 +242,11 @@ fn number<'a>(text: &str) -> Option<Scalar<'a>> {
         return None;
     }
     // An `i64` has no negative zero. A number that does not fit an `i64` goes on as a Double.
-    let integer = if whole == digits.len() && text != "-0" { text.parse().ok() } else { None };
+    let integer = if whole == digits.len() && text != "-0" {
+        text.parse().ok()
+    } else {
+        None
+    };
     if let Some(integer) = integer {
         return Some(Scalar::Integer(integer));
     }
@@ -238,7 +254,10 @@ fn number<'a>(text: &str) -> Option<Scalar<'a>> {
         [b'.', decimals @ ..] => decimals.first().is_some_and(u8::is_ascii_digit),
         _ => true,
     };
-    let decimal = text.parse().ok().filter(|decimal: &f64| decimal.is_finite() && decimals);
+    let decimal = text
+        .parse()
+        .ok()
+        .filter(|decimal: &f64| decimal.is_finite() && decimals);
     decimal.map(Scalar::Decimal)
 }
 

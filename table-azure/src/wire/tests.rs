@@ -10,8 +10,14 @@ fn any_value() -> impl Strategy<Value = EdmValue> {
         any::<bool>().prop_map(EdmValue::Boolean),
         (0..=Ticks::MAX.get()).prop_map(|t| EdmValue::DateTime(Ticks::new(t).unwrap())),
         any::<f64>().prop_map(EdmValue::Double),
-        prop_oneof![Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(-0.0), Just(1.0), Just(1e300)]
-            .prop_map(EdmValue::Double),
+        prop_oneof![
+            Just(f64::INFINITY),
+            Just(f64::NEG_INFINITY),
+            Just(-0.0),
+            Just(1.0),
+            Just(1e300)
+        ]
+        .prop_map(EdmValue::Double),
         any::<u128>().prop_map(|n| EdmValue::Guid(Uuid::from_u128(n))),
         any::<i32>().prop_map(EdmValue::Int32),
         any::<i64>().prop_map(EdmValue::Int64),
@@ -21,16 +27,25 @@ fn any_value() -> impl Strategy<Value = EdmValue> {
 
 /// Names that the service allows, and some that it refuses but JSON can carry.
 fn any_name() -> impl Strategy<Value = String> {
-    prop_oneof!["P[A-Za-z0-9_]{0,20}", "P\\PC{0,6}", Just("P\"\\\u{1F600}".to_owned())]
-        .prop_filter("metadata", |name| !name.contains('@'))
+    prop_oneof![
+        "P[A-Za-z0-9_]{0,20}",
+        "P\\PC{0,6}",
+        Just("P\"\\\u{1F600}".to_owned())
+    ]
+    .prop_filter("metadata", |name| !name.contains('@'))
 }
 
 fn any_entity() -> impl Strategy<Value = Entity> {
     let key = "[^/\\\\#?\\p{Cc}]{0,20}";
-    (key, key, proptest::collection::vec((any_name(), any_value()), 0..20)).prop_map(|(p, r, values)| {
-        let (key, _) = Entity::new(p, r).unwrap().into_parts();
-        Entity::from_parts(key, values.into_iter().collect::<Properties>())
-    })
+    (
+        key,
+        key,
+        proptest::collection::vec((any_name(), any_value()), 0..20),
+    )
+        .prop_map(|(p, r, values)| {
+            let (key, _) = Entity::new(p, r).unwrap().into_parts();
+            Entity::from_parts(key, values.into_iter().collect::<Properties>())
+        })
 }
 
 /// JSON of entities that use few member names in many forms, so that entities often share their first
@@ -147,7 +162,10 @@ proptest! {
 
 fn value(json: &str) -> Option<EdmValue> {
     let json = format!(r#"{{"PartitionKey":"p","RowKey":"r",{json}}}"#);
-    decode_entity(json.as_bytes()).unwrap().get("X").map(ValueRef::to_owned)
+    decode_entity(json.as_bytes())
+        .unwrap()
+        .get("X")
+        .map(ValueRef::to_owned)
 }
 
 fn refused(json: &str) -> String {
@@ -161,7 +179,11 @@ fn nan_is_a_double() {
     let read = value(r#""X@odata.type":"Edm.Double","X":"NaN""#);
     assert!(matches!(read, Some(EdmValue::Double(d)) if d.is_nan()));
     let written = encode_entity(&Entity::new("p", "r").unwrap().with("X", f64::NAN));
-    assert!(String::from_utf8(written).unwrap().ends_with(r#""X@odata.type":"Edm.Double","X":"NaN"}"#));
+    assert!(
+        String::from_utf8(written)
+            .unwrap()
+            .ends_with(r#""X@odata.type":"Edm.Double","X":"NaN"}"#)
+    );
 }
 
 #[test]
@@ -170,11 +192,23 @@ fn annotations_apply_before_after_and_far_from_their_values() {
     assert_eq!(value(r#""X@odata.type":"Edm.Int64","X":"7""#), long);
     assert_eq!(value(r#""X":"7","X@odata.type":"Edm.Int64""#), long);
     assert_eq!(value(r#""X":"7","Y":1,"X@odata.type":"Edm.Int64""#), long);
-    assert_eq!(value(r#""X@odata.type":"Edm.Int64","Y@odata.type":"Edm.Guid","Z":1,"X":"7""#), long);
+    assert_eq!(
+        value(r#""X@odata.type":"Edm.Int64","Y@odata.type":"Edm.Guid","Z":1,"X":"7""#),
+        long
+    );
     assert_eq!(value(r#""X":7,"X@odata.type":"Edm.Int64""#), long);
-    assert_eq!(value(r#""X":1,"X@odata.type":"Edm.Double""#), Some(EdmValue::Double(1.0)));
-    assert_eq!(value(r#""X":"AQI=","X@odata.type":"Edm.Binary""#), Some(EdmValue::Binary(vec![1, 2])));
-    assert_eq!(value(r#""X":"7","X@odata.type":"Edm.String""#), Some("7".into()));
+    assert_eq!(
+        value(r#""X":1,"X@odata.type":"Edm.Double""#),
+        Some(EdmValue::Double(1.0))
+    );
+    assert_eq!(
+        value(r#""X":"AQI=","X@odata.type":"Edm.Binary""#),
+        Some(EdmValue::Binary(vec![1, 2]))
+    );
+    assert_eq!(
+        value(r#""X":"7","X@odata.type":"Edm.String""#),
+        Some("7".into())
+    );
 }
 
 #[test]
@@ -182,9 +216,15 @@ fn values_without_annotation_have_their_json_type() {
     assert_eq!(value(r#""X":1"#), Some(EdmValue::Int32(1)));
     assert_eq!(value(r#""X":1.0"#), Some(EdmValue::Double(1.0)));
     assert_eq!(value(r#""X":1e3"#), Some(EdmValue::Double(1000.0)));
-    assert_eq!(value(r#""X":2147483648"#), Some(EdmValue::Int64(2_147_483_648)));
+    assert_eq!(
+        value(r#""X":2147483648"#),
+        Some(EdmValue::Int64(2_147_483_648))
+    );
     assert_eq!(value(r#""X":true"#), Some(EdmValue::Boolean(true)));
-    assert_eq!(value(r#""X":"2013-01-01T00:00:00Z""#), Some("2013-01-01T00:00:00Z".into()));
+    assert_eq!(
+        value(r#""X":"2013-01-01T00:00:00Z""#),
+        Some("2013-01-01T00:00:00Z".into())
+    );
 }
 
 #[test]
@@ -213,7 +253,10 @@ fn a_value_of_the_wrong_type_is_refused_by_property_name_without_showing_it() {
             format!(r#""X":{json},"X@odata.type":"{edm_type}""#),
         ] {
             let message = refused(&order);
-            assert!(message.contains("property 'X'") && message.contains(edm_type), "{order}: {message}");
+            assert!(
+                message.contains("property 'X'") && message.contains(edm_type),
+                "{order}: {message}"
+            );
             assert!(!message.contains("se7en"), "{message}");
         }
     }
@@ -224,21 +267,39 @@ fn a_value_of_the_wrong_type_is_refused_by_property_name_without_showing_it() {
 
 #[test]
 fn system_properties_are_not_custom_properties() {
-    let json = br#"{"odata.metadata":"http://h/$metadata#T/@Element","odata.type":"a.T","odata.id":"x",
+    let json =
+        br#"{"odata.metadata":"http://h/$metadata#T/@Element","odata.type":"a.T","odata.id":"x",
         "odata.etag":"W/\"datetime'2013-01-01T00%3A00%3A00.1234567Z'\"","odata.editLink":"x",
         "PartitionKey":"p","RowKey":"r\u0027","Timestamp@odata.type":"Edm.DateTime",
         "Timestamp":"2013-01-01T00:00:00.1234567Z","X":"x"}"#;
     let entity = decode_entity(json).unwrap();
     assert_eq!(entity.key().to_string(), "('p', 'r''')");
-    assert_eq!(entity.etag().unwrap().to_string(), "W/\"datetime'2013-01-01T00%3A00%3A00.1234567Z'\"");
-    assert_eq!(entity.timestamp().unwrap().to_string(), "2013-01-01T00:00:00.1234567Z");
-    assert_eq!(entity.properties().iter().map(|p| p.name()).collect::<Vec<_>>(), ["X"]);
+    assert_eq!(
+        entity.etag().unwrap().to_string(),
+        "W/\"datetime'2013-01-01T00%3A00%3A00.1234567Z'\""
+    );
+    assert_eq!(
+        entity.timestamp().unwrap().to_string(),
+        "2013-01-01T00:00:00.1234567Z"
+    );
+    assert_eq!(
+        entity
+            .properties()
+            .iter()
+            .map(|p| p.name())
+            .collect::<Vec<_>>(),
+        ["X"]
+    );
 }
 
 #[test]
 fn pages_contain_their_items() {
     let json = br#"{"odata.metadata":"m","value":[{"PartitionKey":"p","RowKey":"1"},{"PartitionKey":"p","RowKey":"2"}]}"#;
-    let rows: Vec<_> = decode_entities(json).unwrap().iter().map(|e| e.key().row().to_owned()).collect();
+    let rows: Vec<_> = decode_entities(json)
+        .unwrap()
+        .iter()
+        .map(|e| e.key().row().to_owned())
+        .collect();
     assert_eq!(rows, ["1", "2"]);
     let tables = decode_table_names(br#"{"value":[{"TableName":"abc","odata.id":"x"}]}"#).unwrap();
     assert_eq!(tables[0].as_str(), "abc");
@@ -258,9 +319,17 @@ fn entities_of_other_clients_are_read_like_serde_reads_them() {
         assert!(by_serde.properties().len() >= 6, "{json}");
         let page = format!(r#"{{"value":[{json},{json}]}}"#);
         let alone = decode_entity(json.as_bytes()).unwrap();
-        for read in decode_entities(page.as_bytes()).unwrap().iter().chain([&alone]) {
+        for read in decode_entities(page.as_bytes())
+            .unwrap()
+            .iter()
+            .chain([&alone])
+        {
             assert_eq!(read, &by_serde, "{json}");
-            assert_eq!((read.etag(), read.timestamp()), (by_serde.etag(), by_serde.timestamp()), "{json}");
+            assert_eq!(
+                (read.etag(), read.timestamp()),
+                (by_serde.etag(), by_serde.timestamp()),
+                "{json}"
+            );
         }
     }
 }

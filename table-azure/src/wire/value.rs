@@ -30,7 +30,11 @@ pub(super) fn push_value(
         }
         Scalar::Text(text) => from_text(text, edm_type.unwrap_or(EdmType::String)),
     };
-    properties.push(name, found.ok_or_else(|| mismatch(name, edm_type, value))?, false);
+    properties.push(
+        name,
+        found.ok_or_else(|| mismatch(name, edm_type, value))?,
+        false,
+    );
     Ok(())
 }
 
@@ -52,7 +56,9 @@ fn push_base64(properties: &mut Properties, name: &str, text: &str) -> Option<()
 
 /// Returns the value if no other type than `of` is annotated.
 fn only(of: EdmType, edm_type: Option<EdmType>, value: ValueRef<'_>) -> Option<ValueRef<'_>> {
-    edm_type.is_none_or(|annotated| annotated == of).then_some(value)
+    edm_type
+        .is_none_or(|annotated| annotated == of)
+        .then_some(value)
 }
 
 fn mismatch(name: &str, edm_type: Option<EdmType>, found: &Scalar<'_>) -> String {
@@ -105,8 +111,14 @@ fn double(text: &str) -> Option<f64> {
 ///
 /// # Errors
 /// Fails if the value cannot have that type. The message does not contain the value.
-pub(super) fn retype(properties: &mut Properties, name: &str, edm_type: EdmType) -> Result<(), String> {
-    let Some(value) = properties.get(name).map(ValueRef::to_owned) else { return Ok(()) };
+pub(super) fn retype(
+    properties: &mut Properties,
+    name: &str,
+    edm_type: EdmType,
+) -> Result<(), String> {
+    let Some(value) = properties.get(name).map(ValueRef::to_owned) else {
+        return Ok(());
+    };
     if value.edm_type() == edm_type {
         return Ok(());
     }

@@ -24,10 +24,18 @@ use super::{OPERATIONS, run, store_with};
 #[derive(Debug, Default)]
 struct Counting(AtomicUsize);
 
-#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "`async_trait` would name a lifetime that the trait does not"
+)]
 #[async_trait]
 impl Policy for Counting {
-    async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+    async fn send(
+        &self,
+        ctx: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
         self.0.fetch_add(1, Ordering::Relaxed);
         request.insert_header("x-mine", "here");
         next[0].send(ctx, request, &next[1..]).await
@@ -40,9 +48,16 @@ async fn policies_see_each_request_once_without_retries() {
         let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
         let (per_call, per_try) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
         let mut options = AzureTableStoreOptions::default();
-        options.client_options.per_call_policies.push(Arc::clone(&per_call) as Arc<dyn Policy>);
-        options.client_options.per_try_policies.push(Arc::clone(&per_try) as Arc<dyn Policy>);
-        options.client_options.retry = RetryOptions::exponential(ExponentialRetryOptions::default());
+        options
+            .client_options
+            .per_call_policies
+            .push(Arc::clone(&per_call) as Arc<dyn Policy>);
+        options
+            .client_options
+            .per_try_policies
+            .push(Arc::clone(&per_try) as Arc<dyn Policy>);
+        options.client_options.retry =
+            RetryOptions::exponential(ExponentialRetryOptions::default());
         run(&store_with(&server, options), kind).await.unwrap_err();
         assert_eq!(server.only().header("x-mine"), Some("here"), "{kind}");
         let count = |policy: &Counting| policy.0.load(Ordering::Relaxed);
@@ -75,7 +90,12 @@ impl TracerProvider for Recorder {
 }
 
 impl Tracer for Recorder {
-    fn start_span(&self, name: Cow<'static, str>, kind: SpanKind, with: Vec<Attribute>) -> Arc<dyn Span> {
+    fn start_span(
+        &self,
+        name: Cow<'static, str>,
+        kind: SpanKind,
+        with: Vec<Attribute>,
+    ) -> Arc<dyn Span> {
         self.span(format!("{kind:?} {name} {with:?}"))
     }
 
@@ -145,11 +165,15 @@ async fn a_tracer_sees_the_operation_and_the_request_in_it() {
     let mut options = AzureTableStoreOptions::default();
     options.client_options.instrumentation.tracer_provider = Some(Arc::new(recorder.clone()));
     let store =
-        AzureTableStore::with_sas(&format!("{}?sv=1&sig=se7en", server.address), Some(options)).unwrap();
+        AzureTableStore::with_sas(&format!("{}?sv=1&sig=se7en", server.address), Some(options))
+            .unwrap();
     run(&store, OperationKind::Query).await.unwrap();
     assert_eq!(server.only().header("traceparent"), Some("mine"));
     let lines = recorder.0.lock().unwrap();
-    assert!(lines[0].starts_with("Internal AzureTableStore.query "), "{lines:?}");
+    assert!(
+        lines[0].starts_with("Internal AzureTableStore.query "),
+        "{lines:?}"
+    );
     assert!(lines[1].starts_with("Client in it GET "), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("200")), "{lines:?}");
     assert!(!lines.concat().contains("se7en"), "{lines:?}");
@@ -169,7 +193,11 @@ async fn expected_answers_are_not_error_spans() {
     for (status, code, is_error) in [
         ("404 Not Found", "ResourceNotFound", false),
         ("409 Conflict", "EntityAlreadyExists", false),
-        ("412 Precondition Failed", "UpdateConditionNotSatisfied", false),
+        (
+            "412 Precondition Failed",
+            "UpdateConditionNotSatisfied",
+            false,
+        ),
         ("403 Forbidden", "AuthenticationFailed", true),
         ("500 Internal Server Error", "InternalError", true),
     ] {
@@ -182,7 +210,8 @@ async fn expected_answers_are_not_error_spans() {
                 lines.contains(&format!("http.response.status_code I64({})", &status[..3])),
                 "{kind}: {lines}"
             );
-            let (status_is_error, has_error_type) = (lines.contains("Error {"), lines.contains("error.type"));
+            let (status_is_error, has_error_type) =
+                (lines.contains("Error {"), lines.contains("error.type"));
             assert_eq!(status_is_error, is_error, "{kind} {status}: {lines}");
             assert_eq!(has_error_type, is_error, "{kind} {status}: {lines}");
         }
@@ -199,7 +228,10 @@ async fn spans_show_keys_only_if_allowed() {
         let (store, recorder) = traced(&server, keys);
         run(&store, OperationKind::Replace).await.unwrap();
         assert!(
-            server.only().line.contains("(PartitionKey='o%27%27x',RowKey='a%20b')"),
+            server
+                .only()
+                .line
+                .contains("(PartitionKey='o%27%27x',RowKey='a%20b')"),
             "{:?}",
             server.only()
         );
@@ -213,15 +245,30 @@ async fn spans_show_keys_only_if_allowed() {
 async fn logs_show_keys_only_if_allowed() {
     for kind in OPERATIONS {
         let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
-        let log = Log::of(kind, &store_with(&server, AzureTableStoreOptions::default())).await;
+        let log = Log::of(
+            kind,
+            &store_with(&server, AzureTableStoreOptions::default()),
+        )
+        .await;
         assert!(log.contains("Request"), "{kind}: {log}");
-        assert_eq!(KEYS.map(|key| log.contains(key)), [false; 2], "{kind}: {log}");
-        assert!(!log.contains("o'x") && !log.contains("o''x"), "{kind}: {log}");
+        assert_eq!(
+            KEYS.map(|key| log.contains(key)),
+            [false; 2],
+            "{kind}: {log}"
+        );
+        assert!(
+            !log.contains("o'x") && !log.contains("o''x"),
+            "{kind}: {log}"
+        );
         // No server listens on this address.
         let unheard = AzureTableStore::with_sas("http://127.0.0.2:1/acc?sv=1&sig=x", None).unwrap();
         let log = Log::of(kind, &unheard).await;
         assert!(log.contains("Failed response"), "{kind}: {log}");
-        assert_eq!(KEYS.map(|key| log.contains(key)), [false; 2], "{kind}: {log}");
+        assert_eq!(
+            KEYS.map(|key| log.contains(key)),
+            [false; 2],
+            "{kind}: {log}"
+        );
     }
     let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
     let mut options = AzureTableStoreOptions::default();
@@ -257,8 +304,9 @@ impl Log {
     /// Returns the logs of an operation at every level, successful or not.
     async fn of(kind: OperationKind, store: &AzureTableStore) -> String {
         let log = Self::default();
-        let subscriber =
-            tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone());
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(log.clone());
         let guard = tracing::subscriber::set_default(subscriber.finish());
         let _ = run(store, kind).await;
         drop(guard);
@@ -271,28 +319,49 @@ impl Log {
 async fn logs_contain_neither_key_nor_signature() {
     for kind in OPERATIONS {
         let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
-        let log = Log::of(kind, &store_with(&server, AzureTableStoreOptions::default())).await;
+        let log = Log::of(
+            kind,
+            &store_with(&server, AzureTableStoreOptions::default()),
+        )
+        .await;
         let authorization = server.only().header("authorization").unwrap().to_owned();
         let signature = authorization.rsplit(':').next().unwrap();
         assert!(log.contains("Request"), "{kind}: {log}");
-        assert!(!log.contains(signature) && !log.contains(super::KEY), "{kind}: {log}");
+        assert!(
+            !log.contains(signature) && !log.contains(super::KEY),
+            "{kind}: {log}"
+        );
         let url = format!("{}?sv=1&sig=se7en%3D", server.address);
         let log = Log::of(kind, &AzureTableStore::with_sas(&url, None).unwrap()).await;
-        assert!(log.contains("sig=") && !log.contains("se7en"), "{kind}: {log}");
+        assert!(
+            log.contains("sig=") && !log.contains("se7en"),
+            "{kind}: {log}"
+        );
         // No server listens on this address, so the failure is logged with its causes.
         let url = "http://127.0.0.2:1/acc?sv=1&sig=se7en%3D";
         let log = Log::of(kind, &AzureTableStore::with_sas(url, None).unwrap()).await;
-        assert!(log.contains("Failed response") && !log.contains("se7en"), "{kind}: {log}");
+        assert!(
+            log.contains("Failed response") && !log.contains("se7en"),
+            "{kind}: {log}"
+        );
     }
 }
 
 #[tokio::test]
 async fn headers_that_the_caller_allows_are_logged() {
     let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
-    let log = Log::of(OperationKind::Insert, &store_with(&server, AzureTableStoreOptions::default())).await;
+    let log = Log::of(
+        OperationKind::Insert,
+        &store_with(&server, AzureTableStoreOptions::default()),
+    )
+    .await;
     assert!(!log.contains("return-no-content"), "{log}");
     let mut options = AzureTableStoreOptions::default();
-    options.client_options.logging.additional_allowed_header_names.push("prefer".into());
+    options
+        .client_options
+        .logging
+        .additional_allowed_header_names
+        .push("prefer".into());
     let log = Log::of(OperationKind::Insert, &store_with(&server, options)).await;
     assert!(log.contains("prefer: return-no-content"), "{log}");
 }

@@ -31,9 +31,15 @@ impl TokenCredential for Credential {
     ) -> azure_core::Result<AccessToken> {
         if self.refuses {
             let kind = azure_core::error::ErrorKind::Credential;
-            return Err(azure_core::Error::with_message(kind, "no user is logged in"));
+            return Err(azure_core::Error::with_message(
+                kind,
+                "no user is logged in",
+            ));
         }
-        self.scopes.lock().unwrap().extend(scopes.iter().map(|scope| (*scope).to_owned()));
+        self.scopes
+            .lock()
+            .unwrap()
+            .extend(scopes.iter().map(|scope| (*scope).to_owned()));
         let expires = OffsetDateTime::now_utc() + std::time::Duration::from_secs(3600);
         Ok(AccessToken::new("se7en".to_owned(), expires))
     }
@@ -72,7 +78,11 @@ struct Scripted {
 
 impl Scripted {
     fn new(status: StatusCode, body: &'static str) -> Arc<Self> {
-        Arc::new(Self { status, body, sent: Mutex::default() })
+        Arc::new(Self {
+            status,
+            body,
+            sent: Mutex::default(),
+        })
     }
 }
 
@@ -80,10 +90,17 @@ impl Scripted {
 impl HttpClient for Scripted {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let authorization = request.headers().get_optional_string(&AUTHORIZATION);
-        self.sent.lock().unwrap().push((request.url().to_string(), authorization));
+        self.sent
+            .lock()
+            .unwrap()
+            .push((request.url().to_string(), authorization));
         let mut headers = Headers::new();
         headers.insert("etag", "W/\"new\"");
-        Ok(AsyncRawResponse::from_bytes(self.status, headers, self.body))
+        Ok(AsyncRawResponse::from_bytes(
+            self.status,
+            headers,
+            self.body,
+        ))
     }
 }
 
@@ -94,7 +111,8 @@ fn store(endpoint: &str, credential: &Arc<Credential>, server: &Arc<Scripted>) -
 
 fn sent_to(server: &Arc<Scripted>) -> AzureTableStoreOptions {
     let mut options = AzureTableStoreOptions::default();
-    options.client_options.transport = Some(Transport::new(Arc::clone(server) as Arc<dyn HttpClient>));
+    options.client_options.transport =
+        Some(Transport::new(Arc::clone(server) as Arc<dyn HttpClient>));
     options
 }
 
@@ -103,11 +121,19 @@ const ACCOUNT: &str = "https://acc.table.core.windows.net";
 #[tokio::test]
 async fn every_request_carries_a_token_for_the_service() {
     for (endpoint, scope) in [
-        ("https://acc.table.core.windows.net", "https://storage.azure.com/.default"),
-        ("https://acc.table.cosmos.azure.com", "https://cosmos.azure.com/.default"),
+        (
+            "https://acc.table.core.windows.net",
+            "https://storage.azure.com/.default",
+        ),
+        (
+            "https://acc.table.cosmos.azure.com",
+            "https://cosmos.azure.com/.default",
+        ),
     ] {
-        let (credential, server) =
-            (Arc::new(Credential::default()), Scripted::new(StatusCode::NoContent, ""));
+        let (credential, server) = (
+            Arc::new(Credential::default()),
+            Scripted::new(StatusCode::NoContent, ""),
+        );
         let store = store(endpoint, &credential, &server);
         for kind in [OperationKind::Insert, OperationKind::Delete] {
             run(&store, kind).await.unwrap();
@@ -124,11 +150,17 @@ async fn every_request_carries_a_token_for_the_service() {
 
 #[tokio::test]
 async fn without_a_token_nothing_is_sent() {
-    let credential = Arc::new(Credential { refuses: true, ..Credential::default() });
+    let credential = Arc::new(Credential {
+        refuses: true,
+        ..Credential::default()
+    });
     let server = Scripted::new(StatusCode::NoContent, "");
     let store = store("https://acc.table.core.windows.net", &credential, &server);
     let error = run(&store, OperationKind::Insert).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unauthorized(_)),
+        "{error}"
+    );
     assert_eq!(error.outcome(), Outcome::NotApplied);
     assert_eq!(server.sent.lock().unwrap().len(), 0);
 }
@@ -136,9 +168,13 @@ async fn without_a_token_nothing_is_sent() {
 /// The errors of a credential whose service of tokens is not reached or is busy, as `azure_identity` wraps them, and plain.
 fn outages() -> Vec<azure_core::Error> {
     use azure_core::error::ErrorKind::{Connection, Credential, HttpResponse, Io};
-    let busy =
-        || HttpResponse { status: StatusCode::ServiceUnavailable, error_code: None, raw_response: None };
-    let plain = || [Connection, Io, busy()].map(|kind| azure_core::Error::with_message(kind, "an outage"));
+    let busy = || HttpResponse {
+        status: StatusCode::ServiceUnavailable,
+        error_code: None,
+        raw_response: None,
+    };
+    let plain =
+        || [Connection, Io, busy()].map(|kind| azure_core::Error::with_message(kind, "an outage"));
     let wrapped = plain().map(|error| azure_core::Error::with_error(Credential, error, "no token"));
     plain().into_iter().chain(wrapped).collect()
 }
@@ -151,7 +187,10 @@ async fn an_outage_of_the_token_service_is_told_before_the_request_and_retried()
         let credential = Arc::new(Failing(Mutex::new(vec![Some(first), Some(second)])));
         let store = AzureTableStore::new(ACCOUNT, credential, Some(sent_to(&server))).unwrap();
         let error = run(&store, OperationKind::Insert).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(),
+            "{error}"
+        );
         assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
         assert_eq!(server.sent.lock().unwrap().len(), 0);
         let delay = std::time::Duration::from_millis(1);
@@ -167,7 +206,11 @@ async fn a_credential_without_an_answer_leaves_a_write_unsent() {
     let server = Scripted::new(StatusCode::NoContent, "");
     let mut options = sent_to(&server);
     options.permit_timeout = std::time::Duration::from_millis(20);
-    let store = AzureTableStore::new(ACCOUNT, Arc::new(Failing(Mutex::new(vec![None]))), Some(options));
+    let store = AzureTableStore::new(
+        ACCOUNT,
+        Arc::new(Failing(Mutex::new(vec![None]))),
+        Some(options),
+    );
     let store = store.unwrap();
     let error = run(&store, OperationKind::Insert).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
@@ -183,7 +226,10 @@ async fn a_refused_token_is_replaced() {
     let store = store(ACCOUNT, &credential, &server);
     for tokens in 1..3 {
         let error = run(&store, OperationKind::Insert).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Unauthorized(_)),
+            "{error}"
+        );
         assert_eq!(credential.scopes.lock().unwrap().len(), tokens);
     }
 }
@@ -199,63 +245,106 @@ struct Azure {
 impl HttpClient for Azure {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let url = request.url().to_string();
-        let Body::Bytes(body) = request.body() else { panic!("{url}: a stream") };
+        let Body::Bytes(body) = request.body() else {
+            panic!("{url}: a stream")
+        };
         let body = String::from_utf8(body.to_vec()).unwrap();
         let authorization = request.headers().get_optional_string(&AUTHORIZATION);
-        self.sent.lock().unwrap().push((url.clone(), authorization, body));
+        self.sent
+            .lock()
+            .unwrap()
+            .push((url.clone(), authorization, body));
         let mut headers = Headers::new();
         headers.insert("etag", "W/\"new\"");
         if url.starts_with("https://login.microsoftonline.com/") {
-            return Ok(AsyncRawResponse::from_bytes(self.token.0, headers, self.token.1));
+            return Ok(AsyncRawResponse::from_bytes(
+                self.token.0,
+                headers,
+                self.token.1,
+            ));
         }
-        Ok(AsyncRawResponse::from_bytes(StatusCode::NoContent, headers, ""))
+        Ok(AsyncRawResponse::from_bytes(
+            StatusCode::NoContent,
+            headers,
+            "",
+        ))
     }
 }
 
 /// Returns a store with a credential of `azure_identity`, and the transport that answers both.
 fn with_identity(status: StatusCode, token: &'static str) -> (AzureTableStore, Arc<Azure>) {
-    let azure = Arc::new(Azure { token: (status, token), sent: Mutex::default() });
+    let azure = Arc::new(Azure {
+        token: (status, token),
+        sent: Mutex::default(),
+    });
     let transport = || Some(Transport::new(Arc::clone(&azure) as Arc<dyn HttpClient>));
     let mut of_identity = ClientSecretCredentialOptions::default();
     of_identity.client_options.transport = transport();
     let tenant = "00000000-0000-0000-0000-000000000007";
-    let credential =
-        ClientSecretCredential::new(tenant, "client".to_owned(), "pa55".into(), Some(of_identity)).unwrap();
+    let credential = ClientSecretCredential::new(
+        tenant,
+        "client".to_owned(),
+        "pa55".into(),
+        Some(of_identity),
+    )
+    .unwrap();
     let mut options = AzureTableStoreOptions::default();
     options.client_options.transport = transport();
-    let store = AzureTableStore::new("https://acc.table.core.windows.net", credential, Some(options));
+    let store = AzureTableStore::new(
+        "https://acc.table.core.windows.net",
+        credential,
+        Some(options),
+    );
     (store.unwrap(), azure)
 }
 
 #[tokio::test]
 async fn an_azure_identity_credential_requests_one_token_for_many_requests() {
-    let token = r#"{"token_type":"Bearer","expires_in":3600,"ext_expires_in":3600,"access_token":"se7en"}"#;
+    let token =
+        r#"{"token_type":"Bearer","expires_in":3600,"ext_expires_in":3600,"access_token":"se7en"}"#;
     let (store, azure) = with_identity(StatusCode::Ok, token);
     for kind in [OperationKind::Insert, OperationKind::Delete] {
         run(&store, kind).await.unwrap();
     }
     let sent = azure.sent.lock().unwrap();
     assert!(sent[0].0.ends_with("/oauth2/v2.0/token"), "{sent:?}");
-    assert!(sent[0].2.contains("scope=https%3A%2F%2Fstorage.azure.com%2F.default"), "{sent:?}");
+    assert!(
+        sent[0]
+            .2
+            .contains("scope=https%3A%2F%2Fstorage.azure.com%2F.default"),
+        "{sent:?}"
+    );
     assert_eq!(sent.len(), 3);
     for (url, authorization, _) in &sent[1..] {
-        assert!(url.starts_with("https://acc.table.core.windows.net/Orders"), "{url}");
+        assert!(
+            url.starts_with("https://acc.table.core.windows.net/Orders"),
+            "{url}"
+        );
         assert_eq!(authorization.as_deref(), Some("Bearer se7en"));
     }
 }
 
 #[tokio::test]
 async fn a_refused_azure_identity_credential_is_reported() {
-    let refusal =
-        r#"{"error":"invalid_client","error_description":"Invalid client secret.","error_codes":[7]}"#;
+    let refusal = r#"{"error":"invalid_client","error_description":"Invalid client secret.","error_codes":[7]}"#;
     let (store, azure) = with_identity(StatusCode::Unauthorized, refusal);
     let error = run(&store, OperationKind::Insert).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
-    assert!(error.to_string().contains("Invalid client secret"), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unauthorized(_)),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("Invalid client secret"),
+        "{error}"
+    );
     assert!(!format!("{error} {error:?}").contains("pa55"), "{error:?}");
     assert_eq!(error.outcome(), Outcome::NotApplied);
     let sent = azure.sent.lock().unwrap();
-    assert!(sent.iter().all(|(url, ..)| url.starts_with("https://login.")), "{sent:?}");
+    assert!(
+        sent.iter()
+            .all(|(url, ..)| url.starts_with("https://login.")),
+        "{sent:?}"
+    );
 }
 
 #[test]
@@ -266,7 +355,8 @@ fn tokens_are_not_sent_over_http() {
         let mut options = AzureTableStoreOptions::default();
         options.read_from = read_from;
         options.secondary_endpoint = Some("http://127.0.0.1:1/acc-secondary".to_owned());
-        let error = AzureTableStore::new(ACCOUNT, Arc::clone(&credential), Some(options)).unwrap_err();
+        let error =
+            AzureTableStore::new(ACCOUNT, Arc::clone(&credential), Some(options)).unwrap_err();
         assert!(error.to_string().contains("over https only"), "{error}");
     }
 }
@@ -282,26 +372,43 @@ fn secrets_are_not_sent_over_http() {
         Some(options)
     };
     let url = "http://tables.example:10002/acc";
-    let error = AzureTableStore::with_shared_key(url, key("a2V5"), None).unwrap_err().to_string();
-    assert!(error.contains("plain_http_hosts") && error.contains("tables.example"), "{error}");
+    let error = AzureTableStore::with_shared_key(url, key("a2V5"), None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("plain_http_hosts") && error.contains("tables.example"),
+        "{error}"
+    );
     assert!(AzureTableStore::with_shared_key(url, key("a2V5"), with(&["other"])).is_err());
     AzureTableStore::with_shared_key(url, key("a2V5"), with(&["tables.example"])).unwrap();
     let signed = format!("{url}?sv=1&sig=se7en");
-    let error = AzureTableStore::with_sas(&signed, None).unwrap_err().to_string();
-    assert!(error.contains("plain_http_hosts") && !error.contains("se7en"), "{error}");
+    let error = AzureTableStore::with_sas(&signed, None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("plain_http_hosts") && !error.contains("se7en"),
+        "{error}"
+    );
     AzureTableStore::with_sas(&signed, with(&["tables.example"])).unwrap();
     for text in [
         "DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5",
         "TableEndpoint=http://tables.example/acc;SharedAccessSignature=sig=se7en",
         "AccountName=acc;AccountKey=a2V5;TableEndpoint=https://acc;TableSecondaryEndpoint=http://acc-2",
     ] {
-        let error = AzureTableStore::from_connection_string(text, None).unwrap_err().to_string();
-        assert!(error.contains("plain_http_hosts") && !error.contains("se7en"), "{text}: {error}");
+        let error = AzureTableStore::from_connection_string(text, None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("plain_http_hosts") && !error.contains("se7en"),
+            "{text}: {error}"
+        );
     }
     let emulator = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite";
     AzureTableStore::from_connection_string(emulator, None).unwrap();
     let proxy = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://me:se7en@azurite";
-    let error = AzureTableStore::from_connection_string(proxy, None).unwrap_err().to_string();
+    let error = AzureTableStore::from_connection_string(proxy, None)
+        .unwrap_err()
+        .to_string();
     assert!(!error.contains("se7en"), "{error}");
 }
 
@@ -311,16 +418,25 @@ const COSMOS_EMULATOR: &str = "AccountName=localhost;AccountKey=\
 
 #[test]
 fn the_cosmos_emulator_has_the_limits_of_cosmos() {
-    for endpoint in ["http://localhost:8902/;", "https://localhost:8902/;", "http://cosmos:9000"] {
+    for endpoint in [
+        "http://localhost:8902/;",
+        "https://localhost:8902/;",
+        "http://cosmos:9000",
+    ] {
         let text = format!("DefaultEndpointsProtocol=http;{COSMOS_EMULATOR}{endpoint}");
         let store = AzureTableStore::from_connection_string(&text, None).unwrap();
         assert_eq!(*store.profile(), ServiceProfile::COSMOS_TABLE, "{endpoint}");
         let mut options = AzureTableStoreOptions::default();
         options.service = Service::TableStorage;
         let default = AzureTableStore::from_connection_string(&text, Some(options)).unwrap();
-        assert_eq!(*default.profile(), ServiceProfile::AZURE_TABLES, "{endpoint}");
+        assert_eq!(
+            *default.profile(),
+            ServiceProfile::AZURE_TABLES,
+            "{endpoint}"
+        );
     }
-    let store = AzureTableStore::from_connection_string("UseDevelopmentStorage=true", None).unwrap();
+    let store =
+        AzureTableStore::from_connection_string("UseDevelopmentStorage=true", None).unwrap();
     assert_eq!(*store.profile(), ServiceProfile::AZURE_TABLES);
 }
 
@@ -343,30 +459,57 @@ mod queue {
         let credential = Arc::clone(credential) as Arc<dyn TokenCredential>;
         let mut options = AzureWorkQueueOptions::default();
         options.client_options.transport = transport;
-        AzureWorkQueue::new("https://acc.queue.core.windows.net/jobs", credential, Some(options)).unwrap()
+        AzureWorkQueue::new(
+            "https://acc.queue.core.windows.net/jobs",
+            credential,
+            Some(options),
+        )
+        .unwrap()
     }
 
     #[tokio::test]
     async fn every_queue_request_carries_a_token() {
-        let (credential, server) = (Arc::new(Credential::default()), Scripted::new(StatusCode::Ok, PEEKED));
+        let (credential, server) = (
+            Arc::new(Credential::default()),
+            Scripted::new(StatusCode::Ok, PEEKED),
+        );
         let seen = queue(&credential, &server).peek(1).await.unwrap();
         assert_eq!(seen[0].id.as_str(), "7");
         assert_eq!(seen[0].body.as_str(), "one");
-        assert_eq!(*credential.scopes.lock().unwrap(), ["https://storage.azure.com/.default"]);
+        assert_eq!(
+            *credential.scopes.lock().unwrap(),
+            ["https://storage.azure.com/.default"]
+        );
         let sent = server.sent.lock().unwrap();
-        assert!(sent[0].0.starts_with("https://acc.queue.core.windows.net/jobs/messages?"), "{sent:?}");
+        assert!(
+            sent[0]
+                .0
+                .starts_with("https://acc.queue.core.windows.net/jobs/messages?"),
+            "{sent:?}"
+        );
         assert_eq!(sent[0].1.as_deref(), Some("Bearer se7en"));
     }
 
     #[tokio::test]
     async fn creating_an_existing_queue_succeeds() {
-        let body = "<Error><Code>QueueAlreadyExists</Code><Message>with other metadata</Message></Error>";
-        let (credential, server) =
-            (Arc::new(Credential::default()), Scripted::new(StatusCode::Conflict, body));
-        queue(&credential, &server).create_if_missing().await.unwrap();
+        let body =
+            "<Error><Code>QueueAlreadyExists</Code><Message>with other metadata</Message></Error>";
+        let (credential, server) = (
+            Arc::new(Credential::default()),
+            Scripted::new(StatusCode::Conflict, body),
+        );
+        queue(&credential, &server)
+            .create_if_missing()
+            .await
+            .unwrap();
         let body = "<Error><Code>QueueBeingDeleted</Code><Message>wait</Message></Error>";
         let server = Scripted::new(StatusCode::Conflict, body);
-        assert!(queue(&credential, &server).create_if_missing().await.is_err());
+        assert!(
+            queue(&credential, &server)
+                .create_if_missing()
+                .await
+                .is_err()
+        );
     }
 
     /// A transport that never answers.
@@ -391,7 +534,10 @@ mod queue {
         let error = queue.send("one", Duration::ZERO).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
         assert_eq!(error.outcome(), Outcome::Ambiguous);
-        assert_eq!(queue.peek(1).await.unwrap_err().outcome(), Outcome::NotApplied);
+        assert_eq!(
+            queue.peek(1).await.unwrap_err().outcome(),
+            Outcome::NotApplied
+        );
     }
 
     #[test]

@@ -15,23 +15,39 @@ use super::{OPERATIONS, key, run, store, store_with, table};
 /// The same server, accessed with an account key and with a SAS.
 fn clients(server: &Server) -> [AzureTableStore; 2] {
     let sas = format!("{}?sv=1&sig=x", server.address);
-    [store(server), AzureTableStore::with_sas(&sas, None).unwrap()]
+    [
+        store(server),
+        AzureTableStore::with_sas(&sas, None).unwrap(),
+    ]
 }
 
 fn row(partition: &str, row: &str) -> String {
-    format!(r#"{{"odata.etag":"W/\"v\"","PartitionKey":"{partition}","RowKey":"{row}","Name":"Bob"}}"#)
+    format!(
+        r#"{{"odata.etag":"W/\"v\"","PartitionKey":"{partition}","RowKey":"{row}","Name":"Bob"}}"#
+    )
 }
 
 fn page(rows: &[(&str, &str)]) -> Answer {
-    let rows: Vec<String> = rows.iter().map(|(partition, key)| row(partition, key)).collect();
-    answer("200 OK", &[], &format!(r#"{{"value":[{}]}}"#, rows.join(",")))
+    let rows: Vec<String> = rows
+        .iter()
+        .map(|(partition, key)| row(partition, key))
+        .collect();
+    answer(
+        "200 OK",
+        &[],
+        &format!(r#"{{"value":[{}]}}"#, rows.join(",")),
+    )
 }
 
 #[tokio::test]
 async fn a_row_other_than_the_requested_one_is_an_error() {
     let alice = Key::new("Users", "alice").unwrap();
-    for (partition, found) in [("Users", "bob"), ("users", "alice"), ("Users", "Alice"), ("Users", "alice ")]
-    {
+    for (partition, found) in [
+        ("Users", "bob"),
+        ("users", "alice"),
+        ("Users", "Alice"),
+        ("Users", "alice "),
+    ] {
         let server = Server::start([answer("200 OK", &[], &row(partition, found))]).await;
         for store in clients(&server) {
             let error = store.get(&table(), &alice, None).await.unwrap_err();
@@ -51,7 +67,11 @@ async fn rows_outside_the_query_are_an_error() {
         (&sales, vec![("Sales", "1"), ("Tax", "2")], false),
         (&rows, vec![("Sales", "emp_1")], true),
         (&rows, vec![("Sales", "dep_1")], false),
-        (&sales.clone().with_top(1), vec![("Sales", "1"), ("Sales", "2")], false),
+        (
+            &sales.clone().with_top(1),
+            vec![("Sales", "1"), ("Sales", "2")],
+            false,
+        ),
     ] {
         let server = Server::start([page(&found)]).await;
         for store in clients(&server) {
@@ -80,17 +100,26 @@ const TAKEN: usize = (64 << 20) + (32 << 20);
 #[tokio::test]
 async fn an_endless_answer_is_aborted_on_every_transport() {
     use OperationKind::{Insert, Query, Transact};
-    for (kind, status) in
-        [(Query, "200 OK"), (Insert, "201 Created"), (Transact, "202 Accepted"), (Query, "400 Bad Request")]
-    {
+    for (kind, status) in [
+        (Query, "200 OK"),
+        (Insert, "201 Created"),
+        (Transact, "202 Accepted"),
+        (Query, "400 Bad Request"),
+    ] {
         for transport in transports() {
-            let server = Server::start([endless(status, &[("ETag", "W/\"v\"")], "{\"value\":[")]).await;
-            let error = run(&store_over(&server, transport), kind).await.unwrap_err();
+            let server =
+                Server::start([endless(status, &[("ETag", "W/\"v\"")], "{\"value\":[")]).await;
+            let error = run(&store_over(&server, transport), kind)
+                .await
+                .unwrap_err();
             assert!(
                 matches!(error.kind(), ErrorKind::Service(_)) && !error.is_transient(),
                 "{kind}: {error}"
             );
-            assert!(error.to_string().contains("67108864 bytes"), "{kind}: {error}");
+            assert!(
+                error.to_string().contains("67108864 bytes"),
+                "{kind}: {error}"
+            );
             assert_eq!(error.is_ambiguous(), !kind.is_read(), "{kind}: {error}");
             assert!(server.sent() < TAKEN, "{kind}: {}", server.sent());
             server.only();
@@ -103,7 +132,9 @@ async fn an_answer_with_a_too_large_content_length_is_not_read() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n{\"value\":[";
     for transport in transports() {
         let server = Server::start([Answer::Endless(head.as_bytes().to_vec())]).await;
-        let error = run(&store_over(&server, transport), OperationKind::Query).await.unwrap_err();
+        let error = run(&store_over(&server, transport), OperationKind::Query)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("67108864 bytes"), "{error}");
         assert!(server.sent() < TAKEN, "{}", server.sent());
     }
@@ -114,7 +145,9 @@ async fn an_error_message_of_a_megabyte_is_truncated() {
     let long = "x".repeat(1 << 20);
     let body = format!(r#"{{"odata.error":{{"code":"{long}","message":{{"value":"{long}"}}}}}}"#);
     let server = Server::start([answer("400 Bad Request", &[], &body)]).await;
-    let error = run(&store(&server), OperationKind::Insert).await.unwrap_err();
+    let error = run(&store(&server), OperationKind::Insert)
+        .await
+        .unwrap_err();
     assert!(error.to_string().len() < 2000 && format!("{error:?}").len() < 5000);
 }
 
@@ -131,13 +164,25 @@ async fn too_many_properties_are_refused_while_they_are_read() {
     let annotations: fn(usize) -> String = |n| format!(r#","P{n}@odata.type":"Edm.Int64""#);
     let values: fn(usize) -> String = |n| format!(r#","P{n}":{n}"#);
     let both: fn(usize) -> String = |n| format!(r#","P{n}@odata.type":"Edm.Int64","P{n}":"{n}""#);
-    for (members, member) in [(80_000, annotations), (80_000, values), (80_000, both), (253, values)] {
+    for (members, member) in [
+        (80_000, annotations),
+        (80_000, values),
+        (80_000, both),
+        (253, values),
+    ] {
         let server = Server::start([flood(members, member)]).await;
         let error = run(&store(&server), OperationKind::Get).await.unwrap_err();
-        assert!(error.to_string().contains("more than 252"), "{members}: {error}");
+        assert!(
+            error.to_string().contains("more than 252"),
+            "{members}: {error}"
+        );
     }
     let server = Server::start([flood(252, both)]).await;
-    let found = store(&server).get(&table(), &key(), None).await.unwrap().unwrap();
+    let found = store(&server)
+        .get(&table(), &key(), None)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(found.properties().len(), 252);
 }
 
@@ -146,23 +191,41 @@ async fn too_many_properties_are_refused_while_they_are_read() {
 async fn any_number_of_nulls_is_read() {
     let null: fn(usize) -> String = |n| format!(r#","P{n}@odata.type":"Edm.Int64","P{n}":null"#);
     let server = Server::start([flood(80_000, null)]).await;
-    let found = store(&server).get(&table(), &key(), None).await.unwrap().unwrap();
+    let found = store(&server)
+        .get(&table(), &key(), None)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(found.properties().is_empty());
 }
 
 #[tokio::test]
 async fn a_property_that_occurs_twice_is_an_error() {
     let row = |members: &str| format!(r#"{{"PartitionKey":"o'x","RowKey":"a b",{members}}}"#);
-    for members in
-        [r#""A":1,"B":2,"A":3"#, r#""A":null,"A":3"#, r#""A":1,"A@odata.type":"Edm.Int64","A":"2""#]
-    {
+    for members in [
+        r#""A":1,"B":2,"A":3"#,
+        r#""A":null,"A":3"#,
+        r#""A":1,"A@odata.type":"Edm.Int64","A":"2""#,
+    ] {
         let server = Server::start([answer("200 OK", &[], &row(members))]).await;
         let error = run(&store(&server), OperationKind::Get).await.unwrap_err();
-        assert!(error.to_string().contains("property 'A'"), "{members}: {error}");
+        assert!(
+            error.to_string().contains("property 'A'"),
+            "{members}: {error}"
+        );
         // In a row that begins like the row before it.
-        let rows = format!(r#"{{"value":[{},{}]}}"#, row(r#""A":1,"B":2"#), row(r#""A":1,"B":2,"A":3"#));
+        let rows = format!(
+            r#"{{"value":[{},{}]}}"#,
+            row(r#""A":1,"B":2"#),
+            row(r#""A":1,"B":2,"A":3"#)
+        );
         let server = Server::start([answer("200 OK", &[], &rows)]).await;
-        assert!(store(&server).query(&table(), &Query::new(), None).await.is_err());
+        assert!(
+            store(&server)
+                .query(&table(), &Query::new(), None)
+                .await
+                .is_err()
+        );
     }
 }
 
@@ -174,17 +237,32 @@ async fn a_key_or_system_property_that_occurs_twice_is_an_error() {
         ("PartitionKey", r#","PartitionKey":"o'x""#),
         ("RowKey", r#","RowKey":"other""#),
         ("RowKey", r#","Row\u004bey":"other""#),
-        ("Timestamp", r#","Timestamp":null,"Timestamp":"2013-01-01T00:00:00Z""#),
-        ("B", r#","B@odata.type":"Edm.Int64","B@odata.type":"Edm.String","B":"5""#),
+        (
+            "Timestamp",
+            r#","Timestamp":null,"Timestamp":"2013-01-01T00:00:00Z""#,
+        ),
+        (
+            "B",
+            r#","B@odata.type":"Edm.Int64","B@odata.type":"Edm.String","B":"5""#,
+        ),
     ] {
         let server = Server::start([answer("200 OK", &[], &row(members))]).await;
         let error = run(&store(&server), OperationKind::Get).await.unwrap_err();
-        assert!(error.to_string().contains(&format!("property '{name}'")), "{members}: {error}");
+        assert!(
+            error.to_string().contains(&format!("property '{name}'")),
+            "{members}: {error}"
+        );
         // In a row that begins like the row before it.
         let rows = format!(r#"{{"value":[{},{}]}}"#, row(""), row(members));
         let server = Server::start([answer("200 OK", &[], &rows)]).await;
-        let error = store(&server).query(&table(), &Query::new(), None).await.unwrap_err();
-        assert!(error.to_string().contains(&format!("property '{name}'")), "{members}: {error}");
+        let error = store(&server)
+            .query(&table(), &Query::new(), None)
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains(&format!("property '{name}'")),
+            "{members}: {error}"
+        );
     }
 }
 
@@ -201,17 +279,31 @@ fn circle(asked: &[Asked], length: usize) -> Answer {
 #[tokio::test]
 async fn cyclic_continuations_end_in_an_error() {
     type Pages = fn(&[Asked]) -> Answer;
-    let circles: [(Pages, usize); 3] =
-        [(|asked| circle(asked, 1), 2), (|asked| circle(asked, 2), 6), (|asked| circle(asked, 7), 24)];
+    let circles: [(Pages, usize); 3] = [
+        (|asked| circle(asked, 1), 2),
+        (|asked| circle(asked, 2), 6),
+        (|asked| circle(asked, 7), 24),
+    ];
     for (pages, most) in circles {
         let server = Server::start([Answer::By(pages)]).await;
-        let error = store(&server).query_all(&table(), &Query::new()).await.unwrap_err();
+        let error = store(&server)
+            .query_all(&table(), &Query::new())
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("never end"), "{error}");
-        assert!(server.asked().len() <= most, "{} requests", server.asked().len());
+        assert!(
+            server.asked().len() <= most,
+            "{} requests",
+            server.asked().len()
+        );
 
         let server = Server::start([Answer::By(pages)]).await;
         let pages = store(&server);
-        let error = pages.query_pages(table(), Query::new()).try_collect::<Vec<_>>().await.unwrap_err();
+        let error = pages
+            .query_pages(table(), Query::new())
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("never end"), "{error}");
         let error = pages.all_tables(None).await.unwrap_err();
         assert!(error.to_string().contains("never end"), "{error}");
@@ -223,12 +315,23 @@ async fn cyclic_continuations_end_in_an_error() {
 async fn a_few_empty_pages_with_one_continuation_are_read() {
     fn pages(asked: &[Asked]) -> Answer {
         match asked.len() {
-            ..4 => answer("200 OK", &[(NEXT, "1"), (NEXT_TABLE, "1")], r#"{"value":[]}"#),
+            ..4 => answer(
+                "200 OK",
+                &[(NEXT, "1"), (NEXT_TABLE, "1")],
+                r#"{"value":[]}"#,
+            ),
             _ => answer("200 OK", &[], ONE),
         }
     }
     let server = Server::start([Answer::By(pages)]).await;
-    assert_eq!(store(&server).query_all(&table(), &Query::new()).await.unwrap().len(), 1);
+    assert_eq!(
+        store(&server)
+            .query_all(&table(), &Query::new())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     assert_eq!(server.asked().len(), 4);
     let server = Server::start([Answer::By(pages)]).await;
     assert_eq!(store(&server).all_tables(None).await.unwrap().len(), 1);
@@ -237,9 +340,16 @@ async fn a_few_empty_pages_with_one_continuation_are_read() {
 
 #[tokio::test]
 async fn empty_pages_with_one_continuation_end_in_an_error() {
-    let empty = answer("200 OK", &[(NEXT, "1"), (NEXT_TABLE, "1")], r#"{"value":[]}"#);
+    let empty = answer(
+        "200 OK",
+        &[(NEXT, "1"), (NEXT_TABLE, "1")],
+        r#"{"value":[]}"#,
+    );
     let server = Server::start([empty]).await;
-    let error = store(&server).query_all(&table(), &Query::new()).await.unwrap_err();
+    let error = store(&server)
+        .query_all(&table(), &Query::new())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("never end"), "{error}");
     let queries = server.asked().len();
     let error = store(&server).all_tables(None).await.unwrap_err();
@@ -247,28 +357,51 @@ async fn empty_pages_with_one_continuation_end_in_an_error() {
     assert_eq!((queries, server.asked().len()), (18, 36));
 }
 
-const PORTAL: &str = "<!DOCTYPE html><html><body>Welcome to the hotel. Please log in.</body></html>";
+const PORTAL: &str =
+    "<!DOCTYPE html><html><body>Welcome to the hotel. Please log in.</body></html>";
 const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
 
 fn check(kind: &str, is_read: bool, status: &str, done: Result<()>) {
     let error = done.expect_err(kind);
-    assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind} {status}: {error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Service(_)),
+        "{kind} {status}: {error}"
+    );
     let is_success = status.starts_with('2');
-    let expected = if is_success && !is_read { Outcome::Ambiguous } else { Outcome::NotApplied };
+    let expected = if is_success && !is_read {
+        Outcome::Ambiguous
+    } else {
+        Outcome::NotApplied
+    };
     assert_eq!(error.outcome(), expected, "{kind} {status}: {error}");
     let number = &status[..3];
-    assert!(error.to_string().contains(&format!("status {number}, text/html")), "{kind} {status}: {error}");
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("status {number}, text/html")),
+        "{kind} {status}: {error}"
+    );
     assert!(!error.to_string().contains("hotel"), "{error}");
 }
 
 #[tokio::test]
 async fn a_login_page_is_not_an_answer_of_the_service() {
-    for status in
-        ["200 OK", "203 Non-Authoritative Information", "206 Partial Content", "302 Found", "404 Not Found"]
-    {
+    for status in [
+        "200 OK",
+        "203 Non-Authoritative Information",
+        "206 Partial Content",
+        "302 Found",
+        "404 Not Found",
+    ] {
         for kind in OPERATIONS {
-            let server = Server::start([answer(status, &[HTML, ("ETag", "W/\"v\"")], PORTAL)]).await;
-            check(kind.name(), kind.is_read(), status, run(&store(&server), kind).await);
+            let server =
+                Server::start([answer(status, &[HTML, ("ETag", "W/\"v\"")], PORTAL)]).await;
+            check(
+                kind.name(),
+                kind.is_read(),
+                status,
+                run(&store(&server), kind).await,
+            );
             server.only();
         }
     }
@@ -278,11 +411,36 @@ async fn a_login_page_is_not_an_answer_of_the_service() {
 async fn a_login_page_is_not_an_answer_about_the_account() {
     let server = Server::start([answer("200 OK", &[HTML], PORTAL)]).await;
     let store = store(&server);
-    check("policies", true, "200", store.stored_policies(&table()).await.map(drop));
-    check("set policies", false, "200", store.set_stored_policies(&table(), &[]).await);
-    check("properties", true, "200", store.service_properties().await.map(drop));
-    check("set properties", false, "200", store.set_service_properties(&Default::default()).await);
-    check("statistics", true, "200", store.geo_replication().await.map(drop));
+    check(
+        "policies",
+        true,
+        "200",
+        store.stored_policies(&table()).await.map(drop),
+    );
+    check(
+        "set policies",
+        false,
+        "200",
+        store.set_stored_policies(&table(), &[]).await,
+    );
+    check(
+        "properties",
+        true,
+        "200",
+        store.service_properties().await.map(drop),
+    );
+    check(
+        "set properties",
+        false,
+        "200",
+        store.set_service_properties(&Default::default()).await,
+    );
+    check(
+        "statistics",
+        true,
+        "200",
+        store.geo_replication().await.map(drop),
+    );
 }
 
 #[cfg(feature = "queue")]
@@ -313,8 +471,15 @@ mod queues {
             for status in [done(call), "500 Internal Server Error"] {
                 let server = Server::start([endless(status, &[], "<QueueMessagesList>")]).await;
                 let error = call.run_on(&queue(&server)).await.unwrap_err();
-                assert!(error.to_string().contains("67108864 bytes"), "{call:?}: {error}");
-                assert_eq!(error.is_ambiguous(), call != Call::Peek, "{call:?}: {error}");
+                assert!(
+                    error.to_string().contains("67108864 bytes"),
+                    "{call:?}: {error}"
+                );
+                assert_eq!(
+                    error.is_ambiguous(),
+                    call != Call::Peek,
+                    "{call:?}: {error}"
+                );
                 assert!(server.sent() < TAKEN, "{call:?}: {}", server.sent());
             }
         }
@@ -337,10 +502,17 @@ mod queues {
         let one = "<QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount>1</DequeueCount>\
             <InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime><MessageText>b25l</MessageText></QueueMessage>";
         for (messages, is_good) in [(1, true), (2, false)] {
-            let body = format!("<QueueMessagesList>{}</QueueMessagesList>", one.repeat(messages));
+            let body = format!(
+                "<QueueMessagesList>{}</QueueMessagesList>",
+                one.repeat(messages)
+            );
             for call in [Call::Receive, Call::Peek] {
-                let server =
-                    Server::start([answer("200 OK", &[("content-type", "application/xml")], &body)]).await;
+                let server = Server::start([answer(
+                    "200 OK",
+                    &[("content-type", "application/xml")],
+                    &body,
+                )])
+                .await;
                 let result = call.run_on(&queue(&server)).await;
                 assert_eq!(result.is_ok(), is_good, "{call:?}: {result:?}");
             }

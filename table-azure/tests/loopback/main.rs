@@ -73,7 +73,12 @@ fn group() -> GroupTransaction {
     let profile = table_core::store::ServiceProfile::AZURE_TABLES;
     let mut group = GroupTransaction::new(PartitionKey::new("o'x").unwrap(), &profile);
     group.push(Operation::Insert(entity())).unwrap();
-    group.push(Operation::Delete(Key::new("o'x", "2").unwrap(), IfMatch::Any)).unwrap();
+    group
+        .push(Operation::Delete(
+            Key::new("o'x", "2").unwrap(),
+            IfMatch::Any,
+        ))
+        .unwrap();
     group
 }
 

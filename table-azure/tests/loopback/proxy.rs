@@ -30,19 +30,33 @@ fn is_child() -> bool {
 /// Runs the test with this name again, in a process whose environment has this proxy.
 async fn run_again(test: &'static str, proxy: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(CHILD, "1");
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD, "1");
     for name in VARIABLES {
         command.env_remove(name);
     }
     // One variable for all schemes, and one for plain http.
     command.env("ALL_PROXY", proxy).env("HTTP_PROXY", proxy);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success() && out.contains("1 passed"),
+        "{out}{err}"
+    );
 }
 
 fn found() -> Answer {
-    answer("200 OK", &[], r#"{"PartitionKey":"o'x","RowKey":"a b","N":5}"#)
+    answer(
+        "200 OK",
+        &[],
+        r#"{"PartitionKey":"o'x","RowKey":"a b","N":5}"#,
+    )
 }
 
 /// A store at another machine, whose name does not resolve.
@@ -62,21 +76,38 @@ async fn insert_elsewhere() -> Error {
 async fn requests_to_this_machine_use_no_proxy() {
     if !is_child() {
         let proxy = Server::start([found()]).await;
-        run_again("proxy::requests_to_this_machine_use_no_proxy", &proxy.address.replace("/acc", "")).await;
+        run_again(
+            "proxy::requests_to_this_machine_use_no_proxy",
+            &proxy.address.replace("/acc", ""),
+        )
+        .await;
         assert_eq!(proxy.connections(), 0, "{:?}", proxy.asked());
         return;
     }
     let server = Server::start([found()]).await;
-    for address in [server.address.clone(), server.address.replace("127.0.0.1", "localhost")] {
+    for address in [
+        server.address.clone(),
+        server.address.replace("127.0.0.1", "localhost"),
+    ] {
         let key_of_account = SharedKey::new("acc", KEY).unwrap();
         let store = AzureTableStore::with_shared_key(&address, key_of_account, None).unwrap();
-        store.get(&table(), &key(), None).await.unwrap().expect("the server's own answer");
+        store
+            .get(&table(), &key(), None)
+            .await
+            .unwrap()
+            .expect("the server's own answer");
     }
     let transport = table_azure::transport().expect("TLS");
-    let options = ClientOptions { transport: Some(transport), ..ClientOptions::default() };
+    let options = ClientOptions {
+        transport: Some(transport),
+        ..ClientOptions::default()
+    };
     let pipeline = Pipeline::new(None, None, options, Vec::new(), Vec::new(), None);
     let mut request = Request::new(server.address.parse().unwrap(), Method::Get);
-    let received = pipeline.send(&Context::new(), &mut request, None).await.unwrap();
+    let received = pipeline
+        .send(&Context::new(), &mut request, None)
+        .await
+        .unwrap();
     assert_eq!(u16::from(received.status()), 200);
     assert_eq!(server.asked().len(), 3);
 }
@@ -86,10 +117,19 @@ async fn requests_to_this_machine_use_no_proxy() {
 async fn each_endpoint_of_an_account_has_its_own_proxy() {
     if !is_child() {
         let proxy = Server::start([found()]).await;
-        run_again("proxy::each_endpoint_of_an_account_has_its_own_proxy", &proxy.address.replace("/acc", ""))
-            .await;
+        run_again(
+            "proxy::each_endpoint_of_an_account_has_its_own_proxy",
+            &proxy.address.replace("/acc", ""),
+        )
+        .await;
         let asked = proxy.only();
-        assert!(asked.line.starts_with("GET http://tables.invalid:10002/acc-2/Orders("), "{}", asked.line);
+        assert!(
+            asked
+                .line
+                .starts_with("GET http://tables.invalid:10002/acc-2/Orders("),
+            "{}",
+            asked.line
+        );
         return;
     }
     let server = Server::start([answer("204 No Content", &[("etag", "W/\"v\"")], "")]).await;
@@ -98,9 +138,17 @@ async fn each_endpoint_of_an_account_has_its_own_proxy() {
     options.secondary_endpoint = Some("http://tables.invalid:10002/acc-2".to_owned());
     options.plain_http_hosts.push("tables.invalid".to_owned());
     let key_of_account = SharedKey::new("acc", KEY).unwrap();
-    let store = AzureTableStore::with_shared_key(&server.address, key_of_account, Some(options)).unwrap();
-    store.get(&table(), &key(), None).await.unwrap().expect("the answer of the proxy");
-    store.write(&table(), Operation::Insert(entity())).await.unwrap();
+    let store =
+        AzureTableStore::with_shared_key(&server.address, key_of_account, Some(options)).unwrap();
+    store
+        .get(&table(), &key(), None)
+        .await
+        .unwrap()
+        .expect("the answer of the proxy");
+    store
+        .write(&table(), Operation::Insert(entity()))
+        .await
+        .unwrap();
     assert_eq!(server.asked().len(), 1);
 }
 
@@ -108,12 +156,19 @@ async fn each_endpoint_of_an_account_has_its_own_proxy() {
 async fn an_error_names_the_proxy() {
     if !is_child() {
         // Nothing listens at this address.
-        run_again("proxy::an_error_names_the_proxy", "http://user:se7en@127.0.0.1:1").await;
+        run_again(
+            "proxy::an_error_names_the_proxy",
+            "http://user:se7en@127.0.0.1:1",
+        )
+        .await;
         return;
     }
     let error = insert_elsewhere().await;
     let text = format!("{error} {error:?}");
-    assert!(text.contains("cannot connect to tables.invalid:10002 through the proxy 127.0.0.1:1"), "{text}");
+    assert!(
+        text.contains("cannot connect to tables.invalid:10002 through the proxy 127.0.0.1:1"),
+        "{text}"
+    );
     assert!(!text.contains("se7en"), "{text}");
     assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
 }
@@ -122,10 +177,20 @@ async fn an_error_names_the_proxy() {
 async fn an_answer_of_the_proxy_names_it() {
     if !is_child() {
         // A server can send the header that names the proxy: it is not believed.
-        let headers = [("content-type", "text/html"), ("x-table-through-proxy", "forged.example")];
-        let answers = [answer("502 Bad Gateway", &headers, "<html>"), answer("200 OK", &headers, "<html>")];
+        let headers = [
+            ("content-type", "text/html"),
+            ("x-table-through-proxy", "forged.example"),
+        ];
+        let answers = [
+            answer("502 Bad Gateway", &headers, "<html>"),
+            answer("200 OK", &headers, "<html>"),
+        ];
         let proxy = Server::start(answers).await;
-        run_again("proxy::an_answer_of_the_proxy_names_it", &proxy.address.replace("/acc", "")).await;
+        run_again(
+            "proxy::an_answer_of_the_proxy_names_it",
+            &proxy.address.replace("/acc", ""),
+        )
+        .await;
         assert_eq!(proxy.asked().len(), 2);
         return;
     }
@@ -133,7 +198,10 @@ async fn an_answer_of_the_proxy_names_it() {
     for _ in 0..2 {
         let error = insert_elsewhere().await;
         let text = error.to_string();
-        assert!(text.contains(&format!("through the proxy {proxy}")) && !text.contains("forged"), "{text}");
+        assert!(
+            text.contains(&format!("through the proxy {proxy}")) && !text.contains("forged"),
+            "{text}"
+        );
         assert_eq!(error.outcome(), Outcome::Ambiguous, "{text}");
     }
 }
@@ -143,7 +211,11 @@ async fn an_answer_of_the_proxy_names_it() {
 async fn a_server_cannot_name_a_proxy() {
     let headers = [("x-table-through-proxy", "forged.example")];
     let server = Server::start([answer("418 I'm a teapot", &headers, "")]).await;
-    let text = super::store(&server).get(&table(), &key(), None).await.unwrap_err().to_string();
+    let text = super::store(&server)
+        .get(&table(), &key(), None)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(!text.contains("forged"), "{text}");
 }
 
@@ -155,15 +227,31 @@ async fn a_queue_on_this_machine_uses_no_proxy() {
 
     if !is_child() {
         let proxy = Server::start([found()]).await;
-        run_again("proxy::a_queue_on_this_machine_uses_no_proxy", &proxy.address.replace("/acc", "")).await;
+        run_again(
+            "proxy::a_queue_on_this_machine_uses_no_proxy",
+            &proxy.address.replace("/acc", ""),
+        )
+        .await;
         assert_eq!(proxy.connections(), 0, "{:?}", proxy.asked());
         return;
     }
     let body = "<?xml version=\"1.0\"?><QueueMessagesList />";
-    let server = Server::start([answer("200 OK", &[("content-type", "application/xml")], body)]).await;
+    let server = Server::start([answer(
+        "200 OK",
+        &[("content-type", "application/xml")],
+        body,
+    )])
+    .await;
     let key_of_account = SharedKey::new("acc", KEY).unwrap();
     let queue =
-        AzureWorkQueue::with_shared_key(&format!("{}/work", server.address), key_of_account, None).unwrap();
-    assert!(queue.receive(1, std::time::Duration::from_secs(30)).await.unwrap().is_empty());
+        AzureWorkQueue::with_shared_key(&format!("{}/work", server.address), key_of_account, None)
+            .unwrap();
+    assert!(
+        queue
+            .receive(1, std::time::Duration::from_secs(30))
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert_eq!(server.asked().len(), 1);
 }

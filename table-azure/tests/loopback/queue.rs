@@ -20,13 +20,20 @@ pub(super) enum Call {
     Peek,
 }
 
-pub(super) const CALLS: [Call; 5] = [Call::Send, Call::Receive, Call::Renew, Call::Delete, Call::Peek];
+pub(super) const CALLS: [Call; 5] = [
+    Call::Send,
+    Call::Receive,
+    Call::Renew,
+    Call::Delete,
+    Call::Peek,
+];
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Call {
     async fn run(self, server: &Server) -> Result<()> {
         let key = SharedKey::new("acc", KEY).unwrap();
-        let queue = AzureWorkQueue::with_shared_key(&format!("{}/jobs", server.address), key, None)?;
+        let queue =
+            AzureWorkQueue::with_shared_key(&format!("{}/jobs", server.address), key, None)?;
         self.run_on(&queue).await
     }
 
@@ -48,8 +55,15 @@ async fn a_lost_answer_of_a_changing_call_is_ambiguous() {
     for call in CALLS {
         let server = Server::start([Answer::Lost]).await;
         let error = call.run(&server).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Transport(_)), "{call:?}: {error}");
-        let expected = if call == Call::Peek { Outcome::NotApplied } else { Outcome::Ambiguous };
+        assert!(
+            matches!(error.kind(), ErrorKind::Transport(_)),
+            "{call:?}: {error}"
+        );
+        let expected = if call == Call::Peek {
+            Outcome::NotApplied
+        } else {
+            Outcome::Ambiguous
+        };
         assert_eq!(error.outcome(), expected, "{call:?}");
         server.only();
     }
@@ -61,9 +75,14 @@ async fn an_unreadable_success_is_ambiguous() {
     for (call, status) in [(Call::Send, "201 Created"), (Call::Renew, "204 No Content")] {
         for body in ["", "<QueueMessagesList></QueueMessagesList>", "rubbish"] {
             let body = if call == Call::Renew { "" } else { body };
-            let server = Server::start([answer(status, &[("content-type", "application/xml")], body)]).await;
+            let server =
+                Server::start([answer(status, &[("content-type", "application/xml")], body)]).await;
             let error = call.run(&server).await.unwrap_err();
-            assert_eq!(error.outcome(), Outcome::Ambiguous, "{call:?} {body}: {error}");
+            assert_eq!(
+                error.outcome(),
+                Outcome::Ambiguous,
+                "{call:?} {body}: {error}"
+            );
             server.only();
         }
     }
@@ -71,12 +90,15 @@ async fn an_unreadable_success_is_ambiguous() {
 
 #[tokio::test]
 async fn retry_after_is_reported_without_a_retry() {
-    let body = "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>Busy.</Message></Error>";
+    let body =
+        "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>Busy.</Message></Error>";
     for call in CALLS {
-        let server = Server::start([answer("503 Server Busy", &[("Retry-After", "7")], body)]).await;
+        let server =
+            Server::start([answer("503 Server Busy", &[("Retry-After", "7")], body)]).await;
         let error = call.run(&server).await.unwrap_err();
         let after = Some(Duration::from_secs(7));
-        let throttled = matches!(error.kind(), ErrorKind::Throttled { retry_after } if *retry_after == after);
+        let throttled =
+            matches!(error.kind(), ErrorKind::Throttled { retry_after } if *retry_after == after);
         assert!(throttled, "{call:?}: {error}");
         assert_eq!(error.outcome(), Outcome::NotApplied, "{call:?}");
         server.only();
@@ -106,17 +128,30 @@ fn is_poison(asked: &Asked) -> bool {
 /// message.
 #[tokio::test]
 async fn a_message_that_cannot_be_moved_to_poison_does_not_block_others() {
-    let body =
-        "<?xml version=\"1.0\"?><Error><Code>AuthorizationFailure</Code><Message>No.</Message></Error>";
+    let body = "<?xml version=\"1.0\"?><Error><Code>AuthorizationFailure</Code><Message>No.</Message></Error>";
     let forbidden = || answer("403 Forbidden", &[], body);
-    for (all, good) in [(vec![("1", 6), ("2", 1), ("3", 6), ("4", 5)], 2), (vec![("1", 6)], 0)] {
+    for (all, good) in [
+        (vec![("1", 6), ("2", 1), ("3", 6), ("4", 5)], 2),
+        (vec![("1", 6)], 0),
+    ] {
         let server = Server::start([messages(&all), forbidden()]).await;
         let key = SharedKey::new("acc", KEY).unwrap();
-        let queue = AzureWorkQueue::with_shared_key(&format!("{}/jobs", server.address), key, None).unwrap();
+        let queue = AzureWorkQueue::with_shared_key(&format!("{}/jobs", server.address), key, None)
+            .unwrap();
         match queue.receive(32, MINUTE).await {
             Ok(messages) => assert_eq!((messages.len(), good), (good, 2)),
-            Err(error) => assert!(good == 0 && matches!(error.kind(), ErrorKind::Forbidden(_)), "{error}"),
+            Err(error) => assert!(
+                good == 0 && matches!(error.kind(), ErrorKind::Forbidden(_)),
+                "{error}"
+            ),
         }
-        assert_eq!(server.asked().iter().filter(|asked| is_poison(asked)).count(), 1);
+        assert_eq!(
+            server
+                .asked()
+                .iter()
+                .filter(|asked| is_poison(asked))
+                .count(),
+            1
+        );
     }
 }

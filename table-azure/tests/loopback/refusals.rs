@@ -32,7 +32,11 @@ async fn a_missing_entity_is_none_and_a_missing_table_an_error() {
     let missing = json("ResourceNotFound", "The specified resource does not exist.");
     let server = Server::start([
         answer("404 Not Found", &[], &missing),
-        answer("404 Not Found", &[ID], &json("TableNotFound", "The table specified does not exist.")),
+        answer(
+            "404 Not Found",
+            &[ID],
+            &json("TableNotFound", "The table specified does not exist."),
+        ),
     ])
     .await;
     let store = store(&server);
@@ -47,23 +51,62 @@ async fn error_codes_map_to_error_kinds() {
     use OperationKind::*;
     type Check = fn(&Error) -> bool;
     let cases: [(OperationKind, &str, &str, Check); 12] = [
-        (Delete, "404", "ResourceNotFound", Error::is_entity_not_found),
+        (
+            Delete,
+            "404",
+            "ResourceNotFound",
+            Error::is_entity_not_found,
+        ),
         (Replace, "404", "TableNotFound", Error::is_table_not_found),
-        (DeleteTable, "404", "ResourceNotFound", Error::is_table_not_found),
-        (Insert, "409", "EntityAlreadyExists", Error::is_already_exists),
-        (CreateTable, "409", "TableAlreadyExists", Error::is_already_exists),
+        (
+            DeleteTable,
+            "404",
+            "ResourceNotFound",
+            Error::is_table_not_found,
+        ),
+        (
+            Insert,
+            "409",
+            "EntityAlreadyExists",
+            Error::is_already_exists,
+        ),
+        (
+            CreateTable,
+            "409",
+            "TableAlreadyExists",
+            Error::is_already_exists,
+        ),
         (CreateTable, "409", "TableBeingDeleted", |e| {
             matches!(e.kind(), ErrorKind::TableBeingDeleted { .. })
         }),
-        (Merge, "412", "UpdateConditionNotSatisfied", Error::is_precondition_failed),
-        (Get, "403", "AuthenticationFailed", |e| matches!(e.kind(), ErrorKind::Unauthorized(_))),
-        (Get, "403", "AuthorizationPermissionMismatch", |e| matches!(e.kind(), ErrorKind::Forbidden(_))),
-        (Query, "400", "InvalidInput", |e| matches!(e.kind(), ErrorKind::InvalidRequest(_))),
-        (Query, "501", "NotImplemented", |e| matches!(e.kind(), ErrorKind::Unsupported { .. })),
-        (Insert, "500", "OperationTimedOut", |e| matches!(e.kind(), ErrorKind::Timeout { .. })),
+        (
+            Merge,
+            "412",
+            "UpdateConditionNotSatisfied",
+            Error::is_precondition_failed,
+        ),
+        (Get, "403", "AuthenticationFailed", |e| {
+            matches!(e.kind(), ErrorKind::Unauthorized(_))
+        }),
+        (Get, "403", "AuthorizationPermissionMismatch", |e| {
+            matches!(e.kind(), ErrorKind::Forbidden(_))
+        }),
+        (Query, "400", "InvalidInput", |e| {
+            matches!(e.kind(), ErrorKind::InvalidRequest(_))
+        }),
+        (Query, "501", "NotImplemented", |e| {
+            matches!(e.kind(), ErrorKind::Unsupported { .. })
+        }),
+        (Insert, "500", "OperationTimedOut", |e| {
+            matches!(e.kind(), ErrorKind::Timeout { .. })
+        }),
     ];
     for (kind, status, code, check) in cases {
-        let error = refused(kind, answer(&format!("{status} x"), &[], &json(code, "Why."))).await;
+        let error = refused(
+            kind,
+            answer(&format!("{status} x"), &[], &json(code, "Why.")),
+        )
+        .await;
         assert!(check(&error), "{kind} {code}: {error}");
         assert_eq!(error.answer().unwrap().code.as_deref(), Some(code));
         assert!(!error.to_string().contains("RequestId:"), "{error}");
@@ -73,31 +116,73 @@ async fn error_codes_map_to_error_kinds() {
 /// An entity's error code for a whole group or for a table does not say that the table is missing.
 #[tokio::test]
 async fn conflicts_are_not_reported_as_missing_tables() {
-    for (status, code) in
-        [("412 x", "UpdateConditionNotSatisfied"), ("409 x", "EntityAlreadyExists"), ("412 x", "Other")]
-    {
+    for (status, code) in [
+        ("412 x", "UpdateConditionNotSatisfied"),
+        ("409 x", "EntityAlreadyExists"),
+        ("412 x", "Other"),
+    ] {
         for kind in [OperationKind::Transact, OperationKind::CreateTable] {
             let error = refused(kind, answer(status, &[], &json(code, "Why."))).await;
-            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind} {code}: {error}");
-            assert!(error.to_string().contains(code) && !error.is_transient(), "{kind}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::Service(_)),
+                "{kind} {code}: {error}"
+            );
+            assert!(
+                error.to_string().contains(code) && !error.is_transient(),
+                "{kind}: {error}"
+            );
         }
     }
     let missing = answer("404 x", &[], &json("ResourceNotFound", "Why."));
-    assert!(refused(OperationKind::Transact, missing).await.is_table_not_found());
+    assert!(
+        refused(OperationKind::Transact, missing)
+            .await
+            .is_table_not_found()
+    );
 }
 
 /// Refusals that new users meet.
 #[tokio::test]
 async fn refusals_give_advice() {
     for (kind, status, code, expected) in [
-        (OperationKind::Get, "403 x", "AuthenticationFailed", "the account key belongs"),
-        (OperationKind::Get, "403 x", "AuthorizationFailure", "the account key belongs"),
-        (OperationKind::Insert, "403 x", "AuthorizationPermissionMismatch", "Storage Table Data Contributor"),
-        (OperationKind::Insert, "404 x", "TableNotFound", "create it first"),
-        (OperationKind::CreateTable, "404 x", "ResourceNotFound", "check the account"),
+        (
+            OperationKind::Get,
+            "403 x",
+            "AuthenticationFailed",
+            "the account key belongs",
+        ),
+        (
+            OperationKind::Get,
+            "403 x",
+            "AuthorizationFailure",
+            "the account key belongs",
+        ),
+        (
+            OperationKind::Insert,
+            "403 x",
+            "AuthorizationPermissionMismatch",
+            "Storage Table Data Contributor",
+        ),
+        (
+            OperationKind::Insert,
+            "404 x",
+            "TableNotFound",
+            "create it first",
+        ),
+        (
+            OperationKind::CreateTable,
+            "404 x",
+            "ResourceNotFound",
+            "check the account",
+        ),
     ] {
-        let error = refused(kind, answer(status, &[], &json(code, "Why."))).await.to_string();
-        assert!(error.contains(expected) && error.contains(code), "{kind} {code}: {error}");
+        let error = refused(kind, answer(status, &[], &json(code, "Why.")))
+            .await
+            .to_string();
+        assert!(
+            error.contains(expected) && error.contains(code),
+            "{kind} {code}: {error}"
+        );
     }
 }
 
@@ -105,8 +190,7 @@ async fn refusals_give_advice() {
 async fn the_code_is_found_in_json_in_xml_and_in_the_header() {
     let xml = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\
         <Code>EntityAlreadyExists</Code><Message xml:lang=\"en-US\">Why.</Message></Error>";
-    let plain =
-        "<?xml version=\"1.0\"?><Error><Code>EntityAlreadyExists</Code><Message>Why.</Message></Error>";
+    let plain = "<?xml version=\"1.0\"?><Error><Code>EntityAlreadyExists</Code><Message>Why.</Message></Error>";
     for (headers, body) in [
         (vec![], json("EntityAlreadyExists", "Why.").as_str()),
         (vec![("content-type", "text/html")], xml),
@@ -116,9 +200,16 @@ async fn the_code_is_found_in_json_in_xml_and_in_the_header() {
             "\u{feff}<?xml version=\"1.0\"?><Error><Code>EntityAlreadyExists</Code><Message>Why.</Message></Error>",
         ),
         (vec![("x-ms-error-code", "EntityAlreadyExists")], ""),
-        (vec![("x-ms-error-code", "EntityAlreadyExists")], "<html>not xml"),
+        (
+            vec![("x-ms-error-code", "EntityAlreadyExists")],
+            "<html>not xml",
+        ),
     ] {
-        let error = refused(OperationKind::Insert, answer("409 Conflict", &headers, body)).await;
+        let error = refused(
+            OperationKind::Insert,
+            answer("409 Conflict", &headers, body),
+        )
+        .await;
         assert!(error.is_already_exists(), "{body}: {error}");
     }
 }
@@ -127,7 +218,10 @@ async fn the_code_is_found_in_json_in_xml_and_in_the_header() {
 async fn without_a_code_the_kind_is_not_guessed() {
     for kind in OPERATIONS {
         let error = refused(kind, answer("404 Not Found", &[], "")).await;
-        assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Service(_)),
+            "{kind}: {error}"
+        );
         assert_eq!(error.answer().unwrap().status, 404);
     }
 }
@@ -136,7 +230,11 @@ async fn without_a_code_the_kind_is_not_guessed() {
 async fn retry_after_of_a_busy_service_is_reported() {
     for (status, header, code) in [
         ("503 Server Busy", ("Retry-After", "7"), "ServerBusy"),
-        ("429 Too Many Requests", ("x-ms-retry-after-ms", "7000"), "TooManyRequests"),
+        (
+            "429 Too Many Requests",
+            ("x-ms-retry-after-ms", "7000"),
+            "TooManyRequests",
+        ),
     ] {
         for kind in OPERATIONS {
             let error = refused(kind, answer(status, &[header], &json(code, "Busy."))).await;
@@ -153,14 +251,27 @@ async fn retry_after_of_a_busy_service_is_reported() {
 
 #[tokio::test]
 async fn retry_after_may_be_a_date() {
-    let at =
-        (chrono::Utc::now() + chrono::TimeDelta::hours(2)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    let at = (chrono::Utc::now() + chrono::TimeDelta::hours(2))
+        .format("%a, %d %b %Y %H:%M:%S GMT")
+        .to_string();
     let past = "Fri, 09 Oct 2015 21:04:30 GMT";
     for (time, hours) in [(at.as_str(), 1..2), (past, 0..1)] {
-        let busy = answer("503 Server Busy", &[("Retry-After", time)], &json("ServerBusy", "Busy."));
+        let busy = answer(
+            "503 Server Busy",
+            &[("Retry-After", time)],
+            &json("ServerBusy", "Busy."),
+        );
         let error = refused(OperationKind::Get, busy).await;
-        let ErrorKind::Throttled { retry_after: Some(after) } = error.kind() else { panic!("{error}") };
-        assert!(hours.contains(&(after.as_secs() / 3600)), "{time}: {after:?}");
+        let ErrorKind::Throttled {
+            retry_after: Some(after),
+        } = error.kind()
+        else {
+            panic!("{error}")
+        };
+        assert!(
+            hours.contains(&(after.as_secs() / 3600)),
+            "{time}: {after:?}"
+        );
     }
 }
 
@@ -184,11 +295,20 @@ async fn a_server_error_makes_a_write_ambiguous() {
 #[tokio::test]
 async fn a_wrong_clock_is_reported() {
     let date = ("date", "Thu, 01 Jan 1970 00:00:00 GMT");
-    let error =
-        refused(OperationKind::Get, answer("403 Forbidden", &[date], &json("AuthenticationFailed", "No.")))
-            .await;
+    let error = refused(
+        OperationKind::Get,
+        answer(
+            "403 Forbidden",
+            &[date],
+            &json("AuthenticationFailed", "No."),
+        ),
+    )
+    .await;
     assert!(error.to_string().contains("clock"), "{error}");
-    let error =
-        refused(OperationKind::Get, answer("403 Forbidden", &[], &json("AuthenticationFailed", "No."))).await;
+    let error = refused(
+        OperationKind::Get,
+        answer("403 Forbidden", &[], &json("AuthenticationFailed", "No.")),
+    )
+    .await;
     assert!(!error.to_string().contains("clock"), "{error}");
 }

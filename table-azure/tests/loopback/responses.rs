@@ -24,21 +24,35 @@ const HEADERS: [(&str, &str); 4] = [
 #[tokio::test]
 async fn every_answer_is_reported_to_the_hook_and_to_the_collector() {
     for kind in OPERATIONS {
-        for status in ["500 Internal Server Error", "404 Not Found", "204 No Content"] {
+        for status in [
+            "500 Internal Server Error",
+            "404 Not Found",
+            "204 No Content",
+        ] {
             let server = Server::start([answer(status, &HEADERS, "")]).await;
-            let (seen, mut options) = (Arc::new(Mutex::new(Vec::new())), AzureTableStoreOptions::default());
+            let (seen, mut options) = (
+                Arc::new(Mutex::new(Vec::new())),
+                AzureTableStoreOptions::default(),
+            );
             let sink = Arc::clone(&seen);
-            options.on_response =
-                Some(ResponseHook::new(move |info| sink.lock().unwrap().push(info.clone())));
+            options.on_response = Some(ResponseHook::new(move |info| {
+                sink.lock().unwrap().push(info.clone())
+            }));
             let store = store_with(&server, options);
             let (_, collected) = collect_responses(run(&store, kind)).await;
             assert_eq!(collected, *seen.lock().unwrap(), "{kind}");
-            let [info] = &collected[..] else { panic!("{kind}: {collected:?}") };
+            let [info] = &collected[..] else {
+                panic!("{kind}: {collected:?}")
+            };
             assert_eq!(info.operation, kind.name());
             assert_eq!(info.status.to_string(), status[..3], "{kind}");
             assert_eq!(info.request_id.as_deref(), Some("5ff4"), "{kind}");
             assert_eq!(info.request_charge, Some(2.83), "{kind}");
-            assert_eq!(info.server_time.unwrap().timestamp(), 1_795_539_600, "{kind}");
+            assert_eq!(
+                info.server_time.unwrap().timestamp(),
+                1_795_539_600,
+                "{kind}"
+            );
             assert_eq!(
                 Some(&*info.client_request_id),
                 server.only().header("x-ms-client-request-id"),
@@ -52,7 +66,12 @@ async fn every_answer_is_reported_to_the_hook_and_to_the_collector() {
 
 #[tokio::test]
 async fn headers_that_a_service_does_not_send_are_absent() {
-    let server = Server::start([answer("404 Not Found", &[("x-ms-request-charge", "much")], "")]).await;
+    let server = Server::start([answer(
+        "404 Not Found",
+        &[("x-ms-request-charge", "much")],
+        "",
+    )])
+    .await;
     let store = store_with(&server, AzureTableStoreOptions::default());
     let (_, collected) = collect_responses(run(&store, OperationKind::Get)).await;
     assert_eq!(collected[0].request_id, None);
@@ -70,8 +89,14 @@ async fn the_innermost_collector_collects_and_others_see_nothing() {
     })
     .await;
     own.unwrap();
-    assert_eq!(inner.iter().map(|info| info.operation).collect::<Vec<_>>(), ["delete"]);
-    assert_eq!(outer.iter().map(|info| info.operation).collect::<Vec<_>>(), ["replace"]);
+    assert_eq!(
+        inner.iter().map(|info| info.operation).collect::<Vec<_>>(),
+        ["delete"]
+    );
+    assert_eq!(
+        outer.iter().map(|info| info.operation).collect::<Vec<_>>(),
+        ["replace"]
+    );
 }
 
 fn secondary(primary: &Server, secondary: &Server) -> AzureTableStore {
@@ -85,15 +110,25 @@ fn secondary(primary: &Server, secondary: &Server) -> AzureTableStore {
 #[tokio::test]
 async fn a_failed_read_goes_to_the_secondary_and_says_so() {
     let broken = Server::start([answer("500 Internal Server Error", &[], "")]).await;
-    let copy = Server::start([answer("404 Not Found", &[("x-ms-error-code", "ResourceNotFound")], "")]).await;
+    let copy = Server::start([answer(
+        "404 Not Found",
+        &[("x-ms-error-code", "ResourceNotFound")],
+        "",
+    )])
+    .await;
     let sources = ReadSources::default();
-    let store =
-        Failover::new(store_with(&broken, AzureTableStoreOptions::default()), secondary(&broken, &copy));
+    let store = Failover::new(
+        store_with(&broken, AzureTableStoreOptions::default()),
+        secondary(&broken, &copy),
+    );
     let store = store.unwrap().count(sources.clone());
     let (found, answers) = collect_responses(store.get(&table(), &key(), None)).await;
     assert_eq!(found.unwrap(), None);
     assert_eq!(
-        answers.iter().map(|info| (info.status, info.is_secondary)).collect::<Vec<_>>(),
+        answers
+            .iter()
+            .map(|info| (info.status, info.is_secondary))
+            .collect::<Vec<_>>(),
         [(500, false), (404, true)]
     );
     assert_eq!(sources.primary(), 0);

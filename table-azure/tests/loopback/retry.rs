@@ -8,7 +8,9 @@ use table_azure::AzureTableStore;
 use table_core::Result;
 use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
 use table_core::model::ETag;
-use table_core::store::{ErrorKind, GroupTransaction, Operation, OperationKind, TableStore, Written};
+use table_core::store::{
+    ErrorKind, GroupTransaction, Operation, OperationKind, TableStore, Written,
+};
 
 use super::server::{Answer, Asked, Server, answer};
 use super::{OPERATIONS, entity, group, key, run, store, table, version};
@@ -27,7 +29,8 @@ struct Rig {
 
 impl Rig {
     async fn new(answers: impl Into<Vec<Answer>>) -> Self {
-        let policy = RetryPolicy::default().with_delays(Duration::from_millis(1), Duration::from_millis(1));
+        let policy =
+            RetryPolicy::default().with_delays(Duration::from_millis(1), Duration::from_millis(1));
         Self::with(policy.with_write_ids(), answers).await
     }
 
@@ -35,8 +38,15 @@ impl Rig {
         let server = Server::start(answers).await;
         let meter = RequestMeter::new();
         let store: AzureTableStore = store(&server);
-        let store = StoreBuilder::new(store).retry(policy).meter(meter.clone()).build();
-        Self { server, store, meter }
+        let store = StoreBuilder::new(store)
+            .retry(policy)
+            .meter(meter.clone())
+            .build();
+        Self {
+            server,
+            store,
+            meter,
+        }
     }
 
     async fn run(&self, kind: OperationKind) -> Result<()> {
@@ -47,7 +57,10 @@ impl Rig {
     fn verbs(&self) -> Vec<String> {
         let asked = self.server.asked();
         assert_eq!(self.meter.total(), asked.len() as u64);
-        asked.iter().map(|asked| asked.line.split(' ').next().unwrap().to_owned()).collect()
+        asked
+            .iter()
+            .map(|asked| asked.line.split(' ').next().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -75,7 +88,10 @@ fn refusal(status: &str, code: &str) -> Answer {
 
 /// Returns the write id in a request's body.
 fn write_id(asked: &Asked) -> &str {
-    let (_, rest) = asked.body.split_once(r#""_WriteId":""#).expect("a write id");
+    let (_, rest) = asked
+        .body
+        .split_once(r#""_WriteId":""#)
+        .expect("a write id");
     rest.split('"').next().unwrap()
 }
 
@@ -106,20 +122,35 @@ const WRITES_AN_ENTITY: [OperationKind; 6] = [
 #[tokio::test]
 async fn a_busy_service_is_retried_and_each_attempt_is_counted() {
     for kind in OPERATIONS {
-        let busy =
-            answer("503 Server Busy", &[("x-ms-error-code", "ServerBusy"), ("x-ms-retry-after-ms", "2")], "");
+        let busy = answer(
+            "503 Server Busy",
+            &[
+                ("x-ms-error-code", "ServerBusy"),
+                ("x-ms-retry-after-ms", "2"),
+            ],
+            "",
+        );
         let rig = Rig::new([busy.clone(), busy, good(kind)]).await;
-        rig.run(kind).await.unwrap_or_else(|e| panic!("{kind}: {e}"));
+        rig.run(kind)
+            .await
+            .unwrap_or_else(|e| panic!("{kind}: {e}"));
         assert_eq!(rig.verbs().len(), 3, "{kind}");
     }
 }
 
 #[tokio::test]
 async fn a_retry_after_beyond_the_deadline_ends_the_retries() {
-    let busy = answer("503 Server Busy", &[("x-ms-error-code", "ServerBusy"), ("Retry-After", "600")], "");
+    let busy = answer(
+        "503 Server Busy",
+        &[("x-ms-error-code", "ServerBusy"), ("Retry-After", "600")],
+        "",
+    );
     let rig = Rig::with(RetryPolicy::default(), [busy]).await;
     let error = rig.run(OperationKind::Insert).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Throttled { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Throttled { .. }),
+        "{error}"
+    );
     assert_eq!(rig.verbs(), ["POST"]);
 }
 
@@ -136,10 +167,15 @@ async fn a_lost_read_is_repeated() {
 async fn a_lost_write_is_recognized_by_its_id() {
     for kind in WRITES_AN_ENTITY {
         let rig = Rig::new([Answer::Lost, Answer::By(stored)]).await;
-        rig.run(kind).await.unwrap_or_else(|e| panic!("{kind}: {e}"));
+        rig.run(kind)
+            .await
+            .unwrap_or_else(|e| panic!("{kind}: {e}"));
         assert_eq!(rig.verbs()[1..], ["GET"], "{kind}");
         let read = &rig.server.asked()[1].line;
-        assert!(read.contains("Orders(PartitionKey='o%27%27x',RowKey='a%20b')"), "{kind}: {read}");
+        assert!(
+            read.contains("Orders(PartitionKey='o%27%27x',RowKey='a%20b')"),
+            "{kind}: {read}"
+        );
         assert!(read.contains("_WriteId"), "{kind}: {read}");
     }
 }
@@ -147,17 +183,31 @@ async fn a_lost_write_is_recognized_by_its_id() {
 #[tokio::test]
 async fn a_recognized_write_has_the_etag_that_was_read() {
     let rig = Rig::new([Answer::Lost, Answer::By(stored)]).await;
-    let written = rig.store.write(&table(), Operation::Insert(entity())).await.unwrap();
+    let written = rig
+        .store
+        .write(&table(), Operation::Insert(entity()))
+        .await
+        .unwrap();
     assert_eq!(written, Written::version(ETag::from("W/\"new\"")));
     let rig = Rig::new([Answer::Lost, Answer::By(stored)]).await;
     let group: GroupTransaction = group();
     let written = rig.store.transact(&table(), group).await.unwrap();
-    assert_eq!(written, [Written::version(ETag::from("W/\"new\"")), Written::deleted()]);
+    assert_eq!(
+        written,
+        [
+            Written::version(ETag::from("W/\"new\"")),
+            Written::deleted()
+        ]
+    );
 }
 
 #[tokio::test]
 async fn equal_content_of_another_writer_leaves_an_insert_ambiguous() {
-    for kind in [OperationKind::Insert, OperationKind::Replace, OperationKind::Transact] {
+    for kind in [
+        OperationKind::Insert,
+        OperationKind::Replace,
+        OperationKind::Transact,
+    ] {
         let rig = Rig::new([Answer::Lost, Answer::By(other_writers)]).await;
         let error = rig.run(kind).await.unwrap_err();
         assert!(error.is_ambiguous(), "{kind}: {error}");
@@ -179,9 +229,18 @@ async fn a_write_that_was_not_applied_is_sent_again_with_the_same_id() {
 #[tokio::test]
 async fn a_conflict_after_a_lost_answer_is_ambiguous() {
     for (kind, conflict) in [
-        (OperationKind::Delete, refusal("404 Not Found", "ResourceNotFound")),
-        (OperationKind::CreateTable, refusal("409 Conflict", "TableAlreadyExists")),
-        (OperationKind::DeleteTable, refusal("404 Not Found", "ResourceNotFound")),
+        (
+            OperationKind::Delete,
+            refusal("404 Not Found", "ResourceNotFound"),
+        ),
+        (
+            OperationKind::CreateTable,
+            refusal("409 Conflict", "TableAlreadyExists"),
+        ),
+        (
+            OperationKind::DeleteTable,
+            refusal("404 Not Found", "ResourceNotFound"),
+        ),
     ] {
         let rig = Rig::new([Answer::Lost, conflict]).await;
         let error = rig.run(kind).await.unwrap_err();
@@ -192,9 +251,15 @@ async fn a_conflict_after_a_lost_answer_is_ambiguous() {
 
 #[tokio::test]
 async fn without_write_ids_a_lost_insert_is_not_repeated() {
-    let policy = RetryPolicy::default().with_delays(Duration::from_millis(1), Duration::from_millis(1));
+    let policy =
+        RetryPolicy::default().with_delays(Duration::from_millis(1), Duration::from_millis(1));
     let rig = Rig::with(policy, [Answer::Lost, good(OperationKind::Insert)]).await;
-    assert!(rig.run(OperationKind::Insert).await.unwrap_err().is_ambiguous());
+    assert!(
+        rig.run(OperationKind::Insert)
+            .await
+            .unwrap_err()
+            .is_ambiguous()
+    );
     assert_eq!(rig.verbs(), ["POST"]);
     let delete = Operation::Delete(key(), version());
     assert!(rig.store.write(&table(), delete).await.is_ok());

@@ -17,7 +17,10 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -46,7 +49,10 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> Answ
 /// Returns an answer whose body has no announced length and does not end.
 pub(crate) fn endless(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let text = String::from_utf8(message(status, headers, body, 0)).unwrap();
-    Answer::Endless(text.replacen("content-length: 0", "connection: close", 1).into_bytes())
+    Answer::Endless(
+        text.replacen("content-length: 0", "connection: close", 1)
+            .into_bytes(),
+    )
 }
 
 /// Returns an answer that announces more bytes than it sends.
@@ -77,9 +83,20 @@ impl Server {
         let address = format!("http://{}/acc", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (connections, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let server = Self { address, asked, connections, sent };
+        let server = Self {
+            address,
+            asked,
+            connections,
+            sent,
+        };
         let (asked, connections) = (Arc::clone(&server.asked), Arc::clone(&server.connections));
-        tokio::spawn(serve(listener, answers.into(), asked, connections, Arc::clone(&server.sent)));
+        tokio::spawn(serve(
+            listener,
+            answers.into(),
+            asked,
+            connections,
+            Arc::clone(&server.sent),
+        ));
         server
     }
 
@@ -113,7 +130,12 @@ async fn serve(
 ) {
     while let Ok((stream, _)) = listener.accept().await {
         connections.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(converse(stream, answers.clone(), Arc::clone(&asked), Arc::clone(&sent)));
+        tokio::spawn(converse(
+            stream,
+            answers.clone(),
+            Arc::clone(&asked),
+            Arc::clone(&sent),
+        ));
     }
 }
 
@@ -160,11 +182,19 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     loop {
         let mut header = String::new();
         stream.read_line(&mut header).await.ok()?;
-        let Some((name, value)) = header.trim_end().split_once(':') else { break };
+        let Some((name, value)) = header.trim_end().split_once(':') else {
+            break;
+        };
         headers.push((name.to_owned(), value.trim().to_owned()));
     }
-    let mut asked = Asked { line: line.trim_end().to_owned(), headers, body: String::new() };
-    let length = asked.header("content-length").map_or(0, |n| n.parse().unwrap());
+    let mut asked = Asked {
+        line: line.trim_end().to_owned(),
+        headers,
+        body: String::new(),
+    };
+    let length = asked
+        .header("content-length")
+        .map_or(0, |n| n.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     asked.body = String::from_utf8(body).unwrap();

@@ -22,12 +22,19 @@ struct Service {
 impl HttpClient for Service {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let authorization = request.headers().get_optional_string(&AUTHORIZATION);
-        self.asked.lock().unwrap().push((format!("{} {}", request.method(), request.url()), authorization));
+        self.asked.lock().unwrap().push((
+            format!("{} {}", request.method(), request.url()),
+            authorization,
+        ));
         let mut headers = Headers::new();
         if let Some(challenge) = self.challenge {
             headers.insert("www-authenticate", challenge);
         }
-        Ok(AsyncRawResponse::from_bytes(self.status.into(), headers, ""))
+        Ok(AsyncRawResponse::from_bytes(
+            self.status.into(),
+            headers,
+            "",
+        ))
     }
 }
 
@@ -36,12 +43,17 @@ const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.
                          resource_id=https://storage.azure.com";
 
 fn service(status: u16, challenge: Option<&'static str>) -> Arc<Service> {
-    Arc::new(Service { status, challenge, asked: Mutex::default() })
+    Arc::new(Service {
+        status,
+        challenge,
+        asked: Mutex::default(),
+    })
 }
 
 fn sent_to(service: &Arc<Service>) -> AzureTableStoreOptions {
     let mut options = AzureTableStoreOptions::default();
-    options.client_options.transport = Some(Transport::new(Arc::clone(service) as Arc<dyn HttpClient>));
+    options.client_options.transport =
+        Some(Transport::new(Arc::clone(service) as Arc<dyn HttpClient>));
     options
 }
 
@@ -55,9 +67,15 @@ async fn the_tenant_is_read_from_the_challenge_to_one_request_without_a_token() 
     let tenant = tenant(&service).await.unwrap();
     assert_eq!(tenant.id, "72f988bf");
     assert_eq!(tenant.authority_host, "https://login.microsoftonline.com");
-    assert_eq!(tenant.resource.as_deref(), Some("https://storage.azure.com"));
+    assert_eq!(
+        tenant.resource.as_deref(),
+        Some("https://storage.azure.com")
+    );
     let line = format!("GET {ACCOUNT}/Tables?$top=1");
-    assert_eq!(*service.asked.lock().unwrap(), [(line.clone(), Some("Bearer".to_owned()))]);
+    assert_eq!(
+        *service.asked.lock().unwrap(),
+        [(line.clone(), Some("Bearer".to_owned()))]
+    );
 }
 
 #[tokio::test]
@@ -76,13 +94,18 @@ async fn an_answer_without_a_tenant_is_an_error() {
         assert_eq!(service.asked.lock().unwrap().len(), 1, "{status}");
     }
     let error = tenant(&service(401, None)).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Service(text) if text.contains("names no tenant")), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Service(text) if text.contains("names no tenant")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn nothing_is_sent_over_plain_http() {
     let service = service(401, Some(CHALLENGE));
-    let error = discover_tenant("http://127.0.0.1:10002/acc", Some(sent_to(&service))).await.unwrap_err();
+    let error = discover_tenant("http://127.0.0.1:10002/acc", Some(sent_to(&service)))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("over https only"), "{error}");
     let mut options = sent_to(&service);
     options.read_from = ReadFrom::Secondary;

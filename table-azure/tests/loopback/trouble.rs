@@ -12,7 +12,11 @@ use super::{OPERATIONS, impatient, run, store, store_with};
 
 /// The outcome of a write after a failed exchange.
 fn expected(kind: OperationKind) -> Outcome {
-    if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous }
+    if kind.is_read() {
+        Outcome::NotApplied
+    } else {
+        Outcome::Ambiguous
+    }
 }
 
 #[tokio::test]
@@ -20,7 +24,10 @@ async fn an_answer_lost_after_the_effect_is_ambiguous() {
     for kind in OPERATIONS {
         let server = Server::start([Answer::Lost]).await;
         let error = run(&store(&server), kind).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(), "{kind}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(),
+            "{kind}: {error}"
+        );
         assert_eq!(error.outcome(), expected(kind), "{kind}");
         server.only();
     }
@@ -29,7 +36,8 @@ async fn an_answer_lost_after_the_effect_is_ambiguous() {
 #[tokio::test]
 async fn a_truncated_answer_is_ambiguous() {
     for kind in OPERATIONS {
-        let server = Server::start([cut_off("200 OK", &[("ETag", "W/\"new\"")], "{\"value\":[")]).await;
+        let server =
+            Server::start([cut_off("200 OK", &[("ETag", "W/\"new\"")], "{\"value\":[")]).await;
         let error = run(&store(&server), kind).await.unwrap_err();
         assert_eq!(error.outcome(), expected(kind), "{kind}: {error}");
         server.only();
@@ -40,8 +48,13 @@ async fn a_truncated_answer_is_ambiguous() {
 async fn no_answer_in_time_is_ambiguous() {
     for kind in OPERATIONS {
         let server = Server::start([Answer::Silence]).await;
-        let error = run(&store_with(&server, impatient()), kind).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{kind}: {error}");
+        let error = run(&store_with(&server, impatient()), kind)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::Timeout { .. }),
+            "{kind}: {error}"
+        );
         assert_eq!(error.outcome(), expected(kind), "{kind}");
     }
 }
@@ -58,7 +71,10 @@ async fn without_a_connection_nothing_was_sent() {
         assert!(error.is_transient(), "{kind}: {error}");
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
         assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
-        assert!(error.to_string().contains("cannot connect to 127.0.0.2:"), "{error}");
+        assert!(
+            error.to_string().contains("cannot connect to 127.0.0.2:"),
+            "{error}"
+        );
     }
 }
 
@@ -70,9 +86,15 @@ async fn without_an_answer_to_the_tls_handshake_nothing_was_sent() {
     let store = AzureTableStore::with_sas(&address, Some(impatient())).unwrap();
     for kind in OPERATIONS {
         let error = run(&store, kind).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(), "{kind}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(),
+            "{kind}: {error}"
+        );
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
-        assert!(error.to_string().contains("cannot connect to 127.0.0.1:"), "{error}");
+        assert!(
+            error.to_string().contains("cannot connect to 127.0.0.1:"),
+            "{error}"
+        );
     }
 }
 
@@ -83,7 +105,10 @@ async fn a_redirect_is_not_followed() {
         let location = ("location", other_server.address.as_str());
         let server = Server::start([answer("307 Temporary Redirect", &[location], "")]).await;
         let error = run(&store(&server), kind).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Service(_)),
+            "{kind}: {error}"
+        );
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
         assert!(other_server.asked().is_empty());
     }
@@ -92,13 +117,21 @@ async fn a_redirect_is_not_followed() {
 /// Reads need a valid body; writes need only their ETag, which is in a header.
 #[tokio::test]
 async fn an_invalid_body_is_an_error_if_the_operation_needs_it() {
-    let by_body =
-        [OperationKind::ListTables, OperationKind::Get, OperationKind::Query, OperationKind::Transact];
+    let by_body = [
+        OperationKind::ListTables,
+        OperationKind::Get,
+        OperationKind::Query,
+        OperationKind::Transact,
+    ];
     for rubbish in ["", "{", "<html>", "{\"value\":5}", "\u{0}", "[]"] {
         for kind in by_body {
-            let server = Server::start([answer("200 OK", &[("content-type", "text/html")], rubbish)]).await;
+            let server =
+                Server::start([answer("200 OK", &[("content-type", "text/html")], rubbish)]).await;
             let error = run(&store(&server), kind).await.unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind} {rubbish}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::Service(_)),
+                "{kind} {rubbish}: {error}"
+            );
             assert_eq!(error.outcome(), expected(kind), "{kind} {rubbish}");
         }
     }
@@ -108,12 +141,20 @@ async fn an_invalid_body_is_an_error_if_the_operation_needs_it() {
 /// its content type.
 #[tokio::test]
 async fn a_valid_answer_with_a_wrong_content_type_is_read() {
-    for content_type in ["text/html", "application/xml", "multipart/mixed", "", "\u{e9}"] {
+    for content_type in [
+        "text/html",
+        "application/xml",
+        "multipart/mixed",
+        "",
+        "\u{e9}",
+    ] {
         for kind in OPERATIONS {
             let server = Server::start([good_as(kind, content_type)]).await;
             let done = run(&store(&server), kind).await;
             match kind {
-                OperationKind::Transact => assert!(done.unwrap_err().is_ambiguous(), "{content_type}"),
+                OperationKind::Transact => {
+                    assert!(done.unwrap_err().is_ambiguous(), "{content_type}")
+                }
                 _ => done.unwrap_or_else(|e| panic!("{kind} {content_type:?}: {e}")),
             }
             server.only();
@@ -165,7 +206,10 @@ async fn a_request_without_a_permit_was_not_sent() {
         let store = store_with(&server, options);
         let first = start_request(&store, &server).await;
         let error = run(&store, kind).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Timeout { .. }) && error.is_transient(), "{kind}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Timeout { .. }) && error.is_transient(),
+            "{kind}: {error}"
+        );
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
         assert_eq!(server.asked().len(), 1, "{kind}");
         first.abort();

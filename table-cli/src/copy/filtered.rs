@@ -44,21 +44,42 @@ impl CopyArgs {
     }
 
     /// Writes the entities of a filter, as `tables import --mode upsert` does.
-    async fn copy_filtered(&self, stores: &Stores<'_>, pair: &TablePair, filter: &Filter) -> Result<Copied> {
+    async fn copy_filtered(
+        &self,
+        stores: &Stores<'_>,
+        pair: &TablePair,
+        filter: &Filter,
+    ) -> Result<Copied> {
         create_if_missing(&*stores.target, &pair.to).await?;
         let query = Query::new().with_filter(filter.clone());
         let everywhere = split_partitions::<String>([]);
-        let rows = scan_partitions(Arc::clone(&stores.source), &pair.from, &query, everywhere, 1);
-        let rows =
-            rows.try_filter(|row| future::ready(is_own(row))).map(|row| without_ciphertext(row?)).boxed();
+        let rows = scan_partitions(
+            Arc::clone(&stores.source),
+            &pair.from,
+            &query,
+            everywhere,
+            1,
+        );
+        let rows = rows
+            .try_filter(|row| future::ready(is_own(row)))
+            .map(|row| without_ciphertext(row?))
+            .boxed();
         let report = SharedOutcomes::default();
         let mut progress = Progress::new("copied", stores.from.meter.clone(), self.long.quiet);
         let concurrency = self.in_flight.concurrency;
-        let writer = RowWriter { store: &stores.target, table: &pair.to, mode: Mode::Upsert, concurrency };
+        let writer = RowWriter {
+            store: &stores.target,
+            table: &pair.to,
+            mode: Mode::Upsert,
+            concurrency,
+        };
         writer.write(rows, &report, &mut progress).await?;
         progress.end();
         locked(&report, |report| {
-            report.named.iter().for_each(|row| remark(&format!("skipped: {row}")));
+            report
+                .named
+                .iter()
+                .for_each(|row| remark(&format!("skipped: {row}")));
             match report.ambiguous {
                 0 => Ok(Copied {
                     rows: report.done,

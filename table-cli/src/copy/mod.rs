@@ -60,8 +60,9 @@ pub(crate) struct CopyArgs {
 }
 
 fn renamed(text: &str) -> Result<(TableName, TableName), String> {
-    let (from, to) =
-        text.split_once('=').ok_or("use A=B, the name in the source and the name in the target")?;
+    let (from, to) = text
+        .split_once('=')
+        .ok_or("use A=B, the name in the source and the name in the target")?;
     let name = |text| TableName::new(text).map_err(|error| error.to_string());
     Ok((name(from)?, name(to)?))
 }
@@ -109,7 +110,11 @@ impl CopyArgs {
         // A store that is copied to itself, under other names, is open once.
         let is_same_store = self.from == self.to;
         let pace = self.long.pace;
-        let access = if is_same_store { Access::WriteExisting } else { Access::Read };
+        let access = if is_same_store {
+            Access::WriteExisting
+        } else {
+            Access::Read
+        };
         let copy = async |from: &OpenStore, to: &OpenStore| {
             let work = self.copy(from, to, &renames, ring.as_ref());
             until_stopped(work, "run the same command again, which continues the copy").await
@@ -119,7 +124,9 @@ impl CopyArgs {
                 return copy(from, from).await;
             }
             let with_target = async |to: &mut OpenStore| copy(from, to).await;
-            self.to.with_open(Access::WriteOrCreate, pace, with_target).await
+            self.to
+                .with_open(Access::WriteOrCreate, pace, with_target)
+                .await
         };
         self.from.with_open(access, pace, with_source).await
     }
@@ -147,13 +154,18 @@ impl CopyArgs {
     ) -> Result<Vec<TablePair>> {
         let names: BTreeSet<_> = from.tables(&self.tables).await?.into_iter().collect();
         if let Some(other) = renames.keys().find(|name| !names.contains(name)) {
-            return Err(Failure::misuse(format!("--rename: the table '{other}' is not copied")));
+            return Err(Failure::misuse(format!(
+                "--rename: the table '{other}' is not copied"
+            )));
         }
         let mut pairs = Vec::new();
         for name in &names {
             let manifest = match manifest(&*from.store, name).await {
                 Err(error) if error.is_table_not_found() => {
-                    return Err(Failure::failed(format!("{} has no table '{name}'", self.from)));
+                    return Err(Failure::failed(format!(
+                        "{} has no table '{name}'",
+                        self.from
+                    )));
                 }
                 read => read?,
             };
@@ -163,12 +175,22 @@ impl CopyArgs {
                     "the table '{to}' would be copied to a table that is read: give --rename {name}=NAME"
                 )));
             }
-            pairs.push(TablePair { from: name.clone(), to: to.clone(), manifest });
+            pairs.push(TablePair {
+                from: name.clone(),
+                to: to.clone(),
+                manifest,
+            });
         }
         let mut targets = BTreeSet::new();
         // Most services ignore the case of table names, so two names that differ in it are one table.
-        match pairs.iter().find(|pair| !targets.insert(pair.to.to_lowercase())) {
-            Some(pair) => Err(Failure::misuse(format!("two tables would be copied to '{}'", pair.to))),
+        match pairs
+            .iter()
+            .find(|pair| !targets.insert(pair.to.to_lowercase()))
+        {
+            Some(pair) => Err(Failure::misuse(format!(
+                "two tables would be copied to '{}'",
+                pair.to
+            ))),
             None => Ok(pairs),
         }
     }
@@ -180,7 +202,13 @@ impl CopyArgs {
         copied: &Copied,
         stores: &Stores<'_>,
     ) -> Result<()> {
-        let Copied { rows, resumed, skipped, is_verified, was_there } = copied;
+        let Copied {
+            rows,
+            resumed,
+            skipped,
+            is_verified,
+            was_there,
+        } = copied;
         if self.long.json {
             let requests = [stores.from, stores.to].map(|open| open.meter.total());
             let report = json!({
@@ -192,7 +220,11 @@ impl CopyArgs {
         if self.long.quiet {
             return Ok(());
         }
-        let name = if from == to { from.to_string() } else { format!("{from} to {to}") };
+        let name = if from == to {
+            from.to_string()
+        } else {
+            format!("{from} to {to}")
+        };
         remark(&match (was_there, is_verified) {
             (true, _) => format!("{name}: {rows} rows, copied already, and equal"),
             (false, true) => format!("{name}: {rows} rows copied, and equal"),
@@ -219,13 +251,26 @@ async fn stores_with_keys<'a>(
             match manifest(&*target, &pair.to).await {
                 Err(error) if error.is_table_not_found() => {}
                 manifest => {
-                    of.extend(manifest?.types.iter().flat_map(|stored| stored.encrypted.iter().cloned()));
+                    of.extend(
+                        manifest?
+                            .types
+                            .iter()
+                            .flat_map(|stored| stored.encrypted.iter().cloned()),
+                    );
                 }
             }
             names.push((pair.to.clone(), of));
         }
-        source = Arc::new(ring.wrap(&source, &tables, Unmigrated::Refused, &[]).await?);
+        source = Arc::new(
+            ring.wrap(&source, &tables, Unmigrated::Refused, &[])
+                .await?,
+        );
         target = ring.wrap_new(&target, names)?;
     }
-    Ok(Stores { source, target, from, to })
+    Ok(Stores {
+        source,
+        target,
+        from,
+        to,
+    })
 }

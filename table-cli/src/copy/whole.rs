@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use table_core::store::Error;
-use table_patterns::bulk::{BulkOptions, CopiedTable, Difference, StoreCopy, StoreDifference, copy_store};
+use table_patterns::bulk::{
+    BulkOptions, CopiedTable, Difference, StoreCopy, StoreDifference, copy_store,
+};
 
 use super::{Copied, CopyArgs, Stores, TablePair};
 use crate::blobs::root;
@@ -16,10 +18,17 @@ impl CopyArgs {
     /// Copies whole tables, as they are stored.
     pub(super) async fn copy_tables(&self, stores: &Stores<'_>, pairs: &[TablePair]) -> Result<()> {
         let names: Vec<_> = pairs.iter().map(|pair| pair.from.clone()).collect();
-        let progress =
-            SharedProgress::new(stores.from.progress_of(Some(&names), "copied", self.long.quiet).await);
-        let compared =
-            SharedProgress::new(Progress::new("compared", stores.from.meter.clone(), self.long.quiet));
+        let progress = SharedProgress::new(
+            stores
+                .from
+                .progress_of(Some(&names), "copied", self.long.quiet)
+                .await,
+        );
+        let compared = SharedProgress::new(Progress::new(
+            "compared",
+            stores.from.meter.clone(),
+            self.long.quiet,
+        ));
         let copy = self.store_copy(stores, pairs, progress.clone(), compared.clone())?;
         // Every table is looked at before one is written.
         let prepared = copy.prepare().await.map_err(refused)?;
@@ -30,7 +39,12 @@ impl CopyArgs {
             if !self.long.quiet {
                 remark(&format!("{} rows copied; comparing", report.rows));
             }
-            let rows = report.tables.iter().filter(|of| !of.was_equal).map(|of| of.rows).sum();
+            let rows = report
+                .tables
+                .iter()
+                .filter(|of| !of.was_equal)
+                .map(|of| of.rows)
+                .sum();
             compared.restart(rows);
             differences = prepared.verify().await?;
             compared.end();
@@ -40,11 +54,24 @@ impl CopyArgs {
             let found = differences.iter().find(|found| found.table == of.table);
             let is_verified =
                 of.was_equal || !self.no_verify && found.is_none_or(|found| self.accepts(found));
-            if let Some(found) = found.filter(|found| !self.accepts(found) && !self.is_unknown(found)) {
+            if let Some(found) =
+                found.filter(|found| !self.accepts(found) && !self.is_unknown(found))
+            {
                 damage.get_or_insert_with(|| differs(found));
             } else {
-                let CopiedTable { rows, resumed, was_equal: was_there, .. } = *of;
-                let copied = Copied { rows, resumed, skipped: 0, is_verified, was_there };
+                let CopiedTable {
+                    rows,
+                    resumed,
+                    was_equal: was_there,
+                    ..
+                } = *of;
+                let copied = Copied {
+                    rows,
+                    resumed,
+                    skipped: 0,
+                    is_verified,
+                    was_there,
+                };
                 self.print_report(&of.table, &of.to, &copied, stores)?;
             }
         }
@@ -64,7 +91,11 @@ impl CopyArgs {
             .tables(pairs.iter().map(|pair| pair.from.clone()))
             // The name has the source: a continuation token of another store would mean nothing here.
             .resumable(format!("tables copy {}", self.from))
-            .with_options(BulkOptions::default().with_concurrency(concurrency).with_retry(None))
+            .with_options(
+                BulkOptions::default()
+                    .with_concurrency(concurrency)
+                    .with_retry(None),
+            )
             // `--concurrency` is the number of requests of the command, and each table has as many.
             .with_tables_at_once(1)
             .on_progress(move |table, copied| {
@@ -88,17 +119,29 @@ impl CopyArgs {
         if self.trust_definitions {
             copy = copy.trust_definitions();
         }
-        Ok(if self.force { copy.into_existing() } else { copy })
+        Ok(if self.force {
+            copy.into_existing()
+        } else {
+            copy
+        })
     }
 
     /// Whether a difference is one that `--force` allows: rows that only the target has.
     fn accepts(&self, found: &StoreDifference) -> bool {
-        self.force && found.comparison.as_ref().is_some_and(|compared| compared.missing == Some(0))
+        self.force
+            && found
+                .comparison
+                .as_ref()
+                .is_some_and(|compared| compared.missing == Some(0))
     }
 
     /// Whether the difference may be one that `--force` allows: the comparison cannot tell if a store does not sort.
     fn is_unknown(&self, found: &StoreDifference) -> bool {
-        self.force && found.comparison.as_ref().is_some_and(|compared| compared.missing.is_none())
+        self.force
+            && found
+                .comparison
+                .as_ref()
+                .is_some_and(|compared| compared.missing.is_none())
     }
 }
 
@@ -115,7 +158,10 @@ fn differs(found: &StoreDifference) -> String {
     let first = match &found.comparison {
         None => "the target has no such table".to_owned(),
         Some(compared) => match compared.differences.first() {
-            None => format!("{} rows in the source, {} in the target", compared.first, compared.second),
+            None => format!(
+                "{} rows in the source, {} in the target",
+                compared.first, compared.second
+            ),
             Some(Difference::OnlyInFirst(key)) => format!("{key} is only in the source"),
             Some(Difference::OnlyInSecond(key)) => format!("{key} is only in the target"),
             Some(Difference::Properties(key)) => format!("{key} has other properties"),

@@ -91,7 +91,10 @@ impl ColumnRules {
     fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let renamed = self.rename.keys().map(|name| ("--rename", &**name));
         let ignored = self.ignore.iter().map(|name| ("--ignore", &**name));
-        let kept = self.keep_timestamp.iter().map(|_| ("--keep-timestamp", TIMESTAMP));
+        let kept = self
+            .keep_timestamp
+            .iter()
+            .map(|_| ("--keep-timestamp", TIMESTAMP));
         renamed.chain(ignored).chain(kept)
     }
 }
@@ -116,10 +119,17 @@ pub(super) fn roles(
     keys: &KeyTemplates,
     repeats: Repeats,
 ) -> Result<(Vec<Role>, Vec<String>)> {
-    let refused = |reason: String| Err(Failure::misuse(format!("{reason}; the file has {}", list(names))));
+    let refused = |reason: String| {
+        Err(Failure::misuse(format!(
+            "{reason}; the file has {}",
+            list(names)
+        )))
+    };
     let all: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
     if let Some((option, name)) = rules.named().find(|(_, name)| !all.contains(name)) {
-        return refused(format!("{option} names the column {name:?}, which the file does not have"));
+        return refused(format!(
+            "{option} names the column {name:?}, which the file does not have"
+        ));
     }
     let mut roles: Vec<_> = names.iter().map(|name| rules.role(name)).collect();
     let mut remarks = Vec::new();
@@ -128,7 +138,8 @@ pub(super) fn roles(
             if roles.contains(&Ok(role.clone())) {
                 continue;
             }
-            let is_free = |name: &str| !rules.rename.contains_key(name) && !rules.ignore.contains(name);
+            let is_free =
+                |name: &str| !rules.rename.contains_key(name) && !rules.ignore.contains(name);
             let alike = |(_, name): &(usize, &String)| is_free(name) && is_alike(name, key);
             let alike: Vec<_> = names.iter().enumerate().filter(alike).collect();
             match *alike {
@@ -152,7 +163,10 @@ pub(super) fn roles(
         let target = match role {
             Ok(role) => role.target(),
             Err(problem) => {
-                unnamed.entry(problem).or_default().push(format!("{name:?}"));
+                unnamed
+                    .entry(problem)
+                    .or_default()
+                    .push(format!("{name:?}"));
                 None
             }
         };
@@ -162,7 +176,9 @@ pub(super) fn roles(
             Some(other) if repeats == Repeats::Refused || is_key => {
                 return refused(match other == name {
                     true => {
-                        format!("two columns are called {name:?}: give one of them another name in the file")
+                        format!(
+                            "two columns are called {name:?}: give one of them another name in the file"
+                        )
                     }
                     false => format!("the columns {other:?} and {name:?} both become '{target}'"),
                 });
@@ -173,17 +189,27 @@ pub(super) fn roles(
     if !unnamed.is_empty() {
         let problem = |(problem, mut columns): (&str, Vec<String>)| {
             columns.truncate(LISTED);
-            format!("no property can be called {} ({problem})", columns.join(", "))
+            format!(
+                "no property can be called {} ({problem})",
+                columns.join(", ")
+            )
         };
         return refused(format!(
             "{}: rename a column with --rename 'COLUMN=NAME', or leave it out with --ignore 'COLUMN'",
-            unnamed.into_iter().map(problem).collect::<Vec<_>>().join("; ")
+            unnamed
+                .into_iter()
+                .map(problem)
+                .collect::<Vec<_>>()
+                .join("; ")
         ));
     }
     let has = |target: &str| targets.contains_key(target);
     match keys.columns() {
         None => {
-            let missing: Vec<_> = [PARTITION_KEY, ROW_KEY].into_iter().filter(|key| !has(key)).collect();
+            let missing: Vec<_> = [PARTITION_KEY, ROW_KEY]
+                .into_iter()
+                .filter(|key| !has(key))
+                .collect();
             if !missing.is_empty() {
                 return refused(format!(
                     "the file has no column {}: give --partition-key and --row-key, with {{COLUMN}} for values of columns, or --rename 'COLUMN={}'",
@@ -198,7 +224,9 @@ pub(super) fn roles(
                     "a key template names the column '{unknown}', which the file does not have"
                 ));
             }
-            let lost = [PARTITION_KEY, ROW_KEY].into_iter().find(|key| has(key) && !read.contains(key));
+            let lost = [PARTITION_KEY, ROW_KEY]
+                .into_iter()
+                .find(|key| has(key) && !read.contains(key));
             if let Some(key) = lost {
                 return refused(format!(
                     "the file has a column {key}, and no key template names it, so its values would be lost: name it in a template, keep it as a \
@@ -207,13 +235,19 @@ pub(super) fn roles(
             }
         }
     }
-    let roles = roles.into_iter().map(|role| role.unwrap_or(Role::LeftOut)).collect();
+    let roles = roles
+        .into_iter()
+        .map(|role| role.unwrap_or(Role::LeftOut))
+        .collect();
     Ok((roles, remarks))
 }
 
 /// Whether a name is a key's in another case or with blanks, as other programs write it: `partitionKey`, `Partition Key`.
 fn is_alike(name: &str, key: &str) -> bool {
-    let letters = name.chars().filter(|c| ![' ', '_', '-'].contains(c)).flat_map(char::to_lowercase);
+    let letters = name
+        .chars()
+        .filter(|c| ![' ', '_', '-'].contains(c))
+        .flat_map(char::to_lowercase);
     letters.eq(key.chars().flat_map(char::to_lowercase))
 }
 

@@ -44,26 +44,46 @@ pub(super) struct CsvReader {
 impl CsvReader {
     /// Reads the header, and the rows from which types are inferred. Adds their evidence to `facts`.
     pub(super) fn new(input: TextInput, options: &ReadOptions, facts: &mut Facts) -> Result<Self> {
-        input.remarks.into_iter().for_each(|remark| facts.add_remark(remark));
+        input
+            .remarks
+            .into_iter()
+            .for_each(|remark| facts.add_remark(remark));
         let (mut records, separated) = Records::new(input.text)?;
-        separated.into_iter().for_each(|remark| facts.add_remark(remark));
+        separated
+            .into_iter()
+            .for_each(|remark| facts.add_remark(remark));
         let header = match records.read()? {
             Next::Record(header) => header,
             Next::NotUtf8(_) => {
-                return Err(Failure::misuse("the header is not UTF-8: write the file in UTF-8"));
+                return Err(Failure::misuse(
+                    "the header is not UTF-8: write the file in UTF-8",
+                ));
             }
             Next::End => Record::default(),
         };
         // Some programs write a blank after each separator.
         let names: Vec<String> = header.cells().map(|name| name.trim().to_owned()).collect();
-        let places: HashMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (&**name, at)).collect();
+        let places: HashMap<&str, usize> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (&**name, at))
+            .collect();
         // A column `N@type` belongs to the column `N`, if there is one.
-        let is_type = |name: &str| name.strip_suffix(TYPE_COLUMN).is_some_and(|of| places.contains_key(of));
-        let own: Vec<(usize, String)> =
-            names.iter().cloned().enumerate().filter(|(_, name)| !is_type(name)).collect();
+        let is_type = |name: &str| {
+            name.strip_suffix(TYPE_COLUMN)
+                .is_some_and(|of| places.contains_key(of))
+        };
+        let own: Vec<(usize, String)> = names
+            .iter()
+            .cloned()
+            .enumerate()
+            .filter(|(_, name)| !is_type(name))
+            .collect();
         let own_names: Vec<String> = own.iter().map(|(_, name)| name.clone()).collect();
         let (roles, remarks) = roles(&own_names, &options.rules, &options.keys, Repeats::Refused)?;
-        remarks.into_iter().for_each(|remark| facts.add_remark(remark));
+        remarks
+            .into_iter()
+            .for_each(|remark| facts.add_remark(remark));
         let mut types = HashMap::new();
         for (at, name) in names.iter().enumerate().filter(|(_, name)| is_type(name)) {
             let of = name.strip_suffix(TYPE_COLUMN).unwrap_or_default();
@@ -92,7 +112,10 @@ impl CsvReader {
                 Role::Property(property) => {
                     facts.add_column(name.clone(), property.clone());
                     let given = options.given_type(name, &property);
-                    let (types, edm_type) = (types.get(&**name).copied(), given.unwrap_or(EdmType::String));
+                    let (types, edm_type) = (
+                        types.get(&**name).copied(),
+                        given.unwrap_or(EdmType::String),
+                    );
                     reader.columns.push(Column {
                         property,
                         at: *at,
@@ -133,12 +156,15 @@ impl CsvReader {
             let texts = sample().filter_map(|record| Some((record.line, record.get(at)?)));
             let mut texts = texts.filter(|(_, text)| !text.is_empty() && Some(*text) != null);
             if let Some((line, _)) = texts.find(|(_, text)| is_no_time(text)) {
-                return Err(Failure::misuse(super::own_timestamp(&format!("line {line}"))));
+                return Err(Failure::misuse(super::own_timestamp(&format!(
+                    "line {line}"
+                ))));
             }
         }
         for column in &mut self.columns {
-            let names =
-                sample().filter_map(|record| record.get(column.types?)).filter(|name| !name.is_empty());
+            let names = sample()
+                .filter_map(|record| record.get(column.types?))
+                .filter(|name| !name.is_empty());
             let (mut known, mut unknown) = (None, None);
             for name in names {
                 match edm_type(name) {
@@ -162,7 +188,11 @@ impl CsvReader {
             }
             let texts = sample().filter_map(|record| record.get(column.at));
             let texts = texts.filter(|text| !text.is_empty() && Some(*text) != null);
-            facts.add_values(&column.property, texts.map(Evidence::of_text).reduce(Evidence::and), true);
+            facts.add_values(
+                &column.property,
+                texts.map(Evidence::of_text).reduce(Evidence::and),
+                true,
+            );
         }
         Ok(())
     }
@@ -191,15 +221,28 @@ impl CsvReader {
                 Next::NotUtf8(line) => (line, Err("the text is not UTF-8".to_owned())),
                 Next::Record(record) => (record.line, self.entity(&record, left_out)),
             };
-            if take(row.map_err(|reason| BadRow { place: format!("line {line}"), reason })).is_break() {
+            if take(row.map_err(|reason| BadRow {
+                place: format!("line {line}"),
+                reason,
+            }))
+            .is_break()
+            {
                 return Ok(());
             }
         }
     }
 
-    fn entity(&self, record: &Record, left_out: &LeftOut) -> Result<table_core::model::Entity, String> {
+    fn entity(
+        &self,
+        record: &Record,
+        left_out: &LeftOut,
+    ) -> Result<table_core::model::Entity, String> {
         if record.len() != self.cells {
-            return Err(format!("the row has {} cells, and the header has {}", record.len(), self.cells));
+            return Err(format!(
+                "the row has {} cells, and the header has {}",
+                record.len(),
+                self.cells
+            ));
         }
         let cell = |at: usize| record.get(at).unwrap_or_default();
         let null = self.options.null.as_deref();
@@ -213,7 +256,10 @@ impl CsvReader {
             let edm_type = match type_name {
                 "" => column.edm_type,
                 name => edm_type(name).ok_or_else(|| {
-                    format!("the column '{}' has the unknown type {name:?}", column.property)
+                    format!(
+                        "the column '{}' has the unknown type {name:?}",
+                        column.property
+                    )
                 })?,
             };
             let value = parse_value(text, edm_type).map_err(|reason| {
@@ -223,11 +269,20 @@ impl CsvReader {
             })?;
             properties.push(&column.property, value.as_ref(), false);
         }
-        if self.timestamp.is_some_and(|at| !cell(at).is_empty() && Some(cell(at)) != null) {
+        if self
+            .timestamp
+            .is_some_and(|at| !cell(at).is_empty() && Some(cell(at)) != null)
+        {
             left_out.add_timestamp();
         }
         let text = |at: Option<usize>| at.map(|at| cell(at).to_owned());
-        self.options.keys.entity(FileKey { partition: text(self.partition), row: text(self.row) }, properties)
+        self.options.keys.entity(
+            FileKey {
+                partition: text(self.partition),
+                row: text(self.row),
+            },
+            properties,
+        )
     }
 }
 

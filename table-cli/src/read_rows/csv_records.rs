@@ -96,10 +96,21 @@ impl Records {
         let remark = match separator {
             b',' => None,
             b'\t' => Some("the columns are separated by tabs".to_owned()),
-            other => Some(format!("the columns are separated by {:?}", char::from(other))),
+            other => Some(format!(
+                "the columns are separated by {:?}",
+                char::from(other)
+            )),
         };
         let bytes = Box::new(Cursor::new(first).chain(bytes));
-        Ok((Self { bytes, separator, line, after_return }, remark))
+        Ok((
+            Self {
+                bytes,
+                separator,
+                line,
+                after_return,
+            },
+            remark,
+        ))
     }
 
     /// Reads the next record. Lines without a character are left out.
@@ -183,7 +194,9 @@ impl Records {
 
 fn end(line: u64, text: Vec<u8>, mut ends: Vec<usize>) -> Next {
     ends.push(text.len());
-    let Ok(text) = String::from_utf8(text) else { return Next::NotUtf8(line) };
+    let Ok(text) = String::from_utf8(text) else {
+        return Next::NotUtf8(line);
+    };
     // A cell may end in the middle of a character only if the whole is not UTF-8: separators and quotes are ASCII.
     Next::Record(Record { line, text, ends })
 }
@@ -210,7 +223,9 @@ fn first_line(bytes: &mut dyn BufRead) -> io::Result<Vec<u8>> {
         let end = buffer.iter().position(is_end);
         let used = end.map_or(buffer.len(), |at| at + 1);
         line.extend_from_slice(&buffer[..used]);
-        has_text |= buffer[..used].iter().any(|byte| !matches!(byte, b'\n' | b'\r'));
+        has_text |= buffer[..used]
+            .iter()
+            .any(|byte| !matches!(byte, b'\n' | b'\r'));
         bytes.consume(used);
         if used == 0 || end.is_some() && has_text {
             return Ok(line);
@@ -224,13 +239,20 @@ fn first_line(bytes: &mut dyn BufRead) -> io::Result<Vec<u8>> {
 /// The separator that a line `sep=;` names.
 fn named_separator(line: &[u8]) -> Option<u8> {
     let line = line.trim_ascii_end();
-    let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
-    let name = line.get(..4).filter(|name| name.eq_ignore_ascii_case(b"sep="));
+    let line = line
+        .strip_prefix(b"\"")
+        .and_then(|line| line.strip_suffix(b"\""))
+        .unwrap_or(line);
+    let name = line
+        .get(..4)
+        .filter(|name| name.eq_ignore_ascii_case(b"sep="));
     name?;
     match &line[4..] {
         // The tab is trimmed as the blank that it is.
         [] => Some(b'\t'),
-        [separator] if separator.is_ascii() && !matches!(separator, b'"' | b'\n' | b'\r') => Some(*separator),
+        [separator] if separator.is_ascii() && !matches!(separator, b'"' | b'\n' | b'\r') => {
+            Some(*separator)
+        }
         _ => None,
     }
 }
@@ -293,7 +315,10 @@ mod tests {
         for text in ["sep=;\r\na;b,c\r\n", "\"sep=;\"\na;b,c\n", "SEP=;\na;b,c"] {
             assert_eq!(read(text).unwrap(), [row(2, &["a", "b,c"])], "{text:?}");
         }
-        assert_eq!(read("sep=\t\na,b,c\td\n").unwrap(), [row(2, &["a,b,c", "d"])]);
+        assert_eq!(
+            read("sep=\t\na,b,c\td\n").unwrap(),
+            [row(2, &["a,b,c", "d"])]
+        );
     }
 
     #[test]
@@ -311,7 +336,12 @@ mod tests {
     #[test]
     fn a_row_has_a_bound() {
         let long = "x".repeat(MAX_ROW_BYTES + 1);
-        assert!(read(&format!("a,b\n{long}\n")).unwrap_err().to_string().contains("line 2"));
+        assert!(
+            read(&format!("a,b\n{long}\n"))
+                .unwrap_err()
+                .to_string()
+                .contains("line 2")
+        );
         assert!(read(&",".repeat(MAX_ROW_BYTES / 4)).is_err());
         let error = read(&format!("a,b\n\"{long}\n")).unwrap_err().to_string();
         assert!(error.contains("not closed"), "{error}");

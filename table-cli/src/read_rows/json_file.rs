@@ -15,7 +15,9 @@ use super::columns::{METADATA, Repeats, Role, TIMESTAMP, roles};
 use super::json_texts::{Form, JsonTexts};
 use super::template::FileKey;
 use super::value::{Evidence, parse_value};
-use super::{BadRow, Facts, LeftOut, PARTITION_KEY, ROW_KEY, ReadOptions, Row, SAMPLE_BYTES, SAMPLE_ROWS};
+use super::{
+    BadRow, Facts, LeftOut, PARTITION_KEY, ROW_KEY, ReadOptions, Row, SAMPLE_BYTES, SAMPLE_ROWS,
+};
 use crate::failure::{Failure, Result};
 use crate::text_input::TextInput;
 
@@ -96,8 +98,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
 impl<'a> Members<'a> {
     fn parse(text: &'a [u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the text is not UTF-8".to_owned())?;
-        let Self(members) =
-            serde_json::from_str(text.trim()).map_err(|error| format!("it is no entity: {error}"))?;
+        let Self(members) = serde_json::from_str(text.trim())
+            .map_err(|error| format!("it is no entity: {error}"))?;
         if members.len() > MAX_MEMBERS {
             return Err(format!(
                 "it has {} members, and an entity has at most {} properties",
@@ -108,7 +110,10 @@ impl<'a> Members<'a> {
         let mut names: Vec<&str> = members.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
         // Azurite can write the ETag twice.
-        match names.windows(2).find(|two| two[0] == two[1] && !two[0].starts_with(METADATA)) {
+        match names
+            .windows(2)
+            .find(|two| two[0] == two[1] && !two[0].starts_with(METADATA))
+        {
             Some(two) => Err(format!("the member {:?} occurs twice", two[0])),
             None => Ok(Self(members)),
         }
@@ -117,10 +122,15 @@ impl<'a> Members<'a> {
     /// The annotated type of a member.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>, String> {
         let Self(members) = self;
-        let is_of = |(other, _): &&(Cow<'a, str>, &RawValue)| other.strip_suffix(TYPE) == Some(name);
-        let Some((_, value)) = members.iter().find(is_of) else { return Ok(None) };
+        let is_of =
+            |(other, _): &&(Cow<'a, str>, &RawValue)| other.strip_suffix(TYPE) == Some(name);
+        let Some((_, value)) = members.iter().find(is_of) else {
+            return Ok(None);
+        };
         let unknown = || format!("the property '{name}' has the unknown type {}", value.get());
-        let Ok(Text(type_name)) = serde_json::from_str(value.get()) else { return Err(unknown()) };
+        let Ok(Text(type_name)) = serde_json::from_str(value.get()) else {
+            return Err(unknown());
+        };
         EdmType::from_name(&type_name).map(Some).ok_or_else(unknown)
     }
 
@@ -132,7 +142,10 @@ impl<'a> Members<'a> {
     /// The members that are no annotations and no metadata.
     fn values(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         let is_value = |name: &str| !(name.ends_with(TYPE) || name.starts_with(METADATA));
-        self.0.iter().map(|(name, value)| (&**name, *value)).filter(move |(name, _)| is_value(name))
+        self.0
+            .iter()
+            .map(|(name, value)| (&**name, *value))
+            .filter(move |(name, _)| is_value(name))
     }
 }
 
@@ -152,7 +165,9 @@ impl<'a> Scalar<'a> {
         let text = value.get();
         let unescaped = |text: &'a str| {
             let parsed: Result<Text<'a>, _> = serde_json::from_str(text);
-            parsed.map(|Text(text)| text).map_err(|error| format!("the text is no JSON: {error}"))
+            parsed
+                .map(|Text(text)| text)
+                .map_err(|error| format!("the text is no JSON: {error}"))
         };
         match text.as_bytes().first() {
             Some(b'n') => Ok(Self::Null),
@@ -187,8 +202,15 @@ impl JsonReader {
         options: &ReadOptions,
         facts: &mut Facts,
     ) -> Result<Self> {
-        input.remarks.into_iter().for_each(|remark| facts.add_remark(remark));
-        let texts = if is_lines { JsonTexts::lines(input.text) } else { JsonTexts::document(input.text)? };
+        input
+            .remarks
+            .into_iter()
+            .for_each(|remark| facts.add_remark(remark));
+        let texts = if is_lines {
+            JsonTexts::lines(input.text)
+        } else {
+            JsonTexts::document(input.text)?
+        };
         let mut reader = Self {
             texts,
             sample: VecDeque::new(),
@@ -197,7 +219,10 @@ impl JsonReader {
             numbers: HashMap::new(),
         };
         let (mut bytes, mut text) = (0, Vec::new());
-        while reader.sample.len() < SAMPLE_ROWS && bytes < SAMPLE_BYTES && reader.texts.read(&mut text)? {
+        while reader.sample.len() < SAMPLE_ROWS
+            && bytes < SAMPLE_BYTES
+            && reader.texts.read(&mut text)?
+        {
             bytes += text.len();
             let place = reader.texts.place();
             // A value that is no entity is a bad row later.
@@ -216,8 +241,11 @@ impl JsonReader {
         if json.entities == 0 {
             return Ok(());
         }
-        let (decided, remarks) = roles(&json.names, &options.rules, &options.keys, Repeats::Refused)?;
-        remarks.into_iter().for_each(|remark| facts.add_remark(remark));
+        let (decided, remarks) =
+            roles(&json.names, &options.rules, &options.keys, Repeats::Refused)?;
+        remarks
+            .into_iter()
+            .for_each(|remark| facts.add_remark(remark));
         let mut all = json.roles;
         for (name, role) in json.names.into_iter().zip(decided) {
             if let Role::Property(property) = &role {
@@ -234,7 +262,11 @@ impl JsonReader {
             }
             all.insert(name, Ok(role));
         }
-        facts.json = JsonFacts { entities: json.entities, roles: all, ..JsonFacts::default() };
+        facts.json = JsonFacts {
+            entities: json.entities,
+            roles: all,
+            ..JsonFacts::default()
+        };
         Ok(())
     }
 
@@ -280,7 +312,8 @@ impl JsonReader {
         let (mut key, mut properties) = (FileKey::default(), Properties::new());
         for (name, value) in members.values() {
             if !self.roles.contains_key(name) {
-                self.roles.insert(name.to_owned(), self.options.rules.role(name));
+                self.roles
+                    .insert(name.to_owned(), self.options.rules.role(name));
             }
             let role = match &self.roles[name] {
                 Ok(Role::LeftOut) => continue,
@@ -300,24 +333,37 @@ impl JsonReader {
                 Role::Timestamp => left_out.add_timestamp(),
                 Role::LeftOut => {}
                 Role::Property(property) => {
-                    let annotated = if has_annotations { members.annotation(name)? } else { None };
+                    let annotated = if has_annotations {
+                        members.annotation(name)?
+                    } else {
+                        None
+                    };
                     let typed = annotated.or_else(|| self.options.given_type(name, property));
                     // Answers of the service have no annotation for the Timestamp.
                     let kept_time = match &scalar {
                         Scalar::Text(text)
-                            if name == TIMESTAMP && parse_value(text, EdmType::DateTime).is_ok() =>
+                            if name == TIMESTAMP
+                                && parse_value(text, EdmType::DateTime).is_ok() =>
                         {
                             Some(EdmType::DateTime)
                         }
                         _ => None,
                     };
-                    let value = value_of(scalar, typed.or(kept_time), self.numbers.get(name).copied());
-                    let Some(value) = value.map_err(of_property)? else { continue };
+                    let value =
+                        value_of(scalar, typed.or(kept_time), self.numbers.get(name).copied());
+                    let Some(value) = value.map_err(of_property)? else {
+                        continue;
+                    };
                     // The first number of a member that the sample does not have decides.
                     if typed.is_none()
-                        && matches!(value, EdmValue::Int32(_) | EdmValue::Int64(_) | EdmValue::Double(_))
+                        && matches!(
+                            value,
+                            EdmValue::Int32(_) | EdmValue::Int64(_) | EdmValue::Double(_)
+                        )
                     {
-                        self.numbers.entry(name.to_owned()).or_insert(value.edm_type());
+                        self.numbers
+                            .entry(name.to_owned())
+                            .or_insert(value.edm_type());
                     }
                     properties.push(property, value.as_ref(), false);
                 }
@@ -333,11 +379,16 @@ impl JsonFacts {
         for (name, value) in members.values() {
             if !self.roles.contains_key(name) {
                 // The Azure CLI adds the ETag as a member.
-                let is_etag =
-                    form == Form::Items && name == CLI_ETAG && !options.rules.rename.contains_key(name);
+                let is_etag = form == Form::Items
+                    && name == CLI_ETAG
+                    && !options.rules.rename.contains_key(name);
                 self.roles.insert(
                     name.to_owned(),
-                    if is_etag { Ok(Role::LeftOut) } else { options.rules.role(name) },
+                    if is_etag {
+                        Ok(Role::LeftOut)
+                    } else {
+                        options.rules.role(name)
+                    },
                 );
                 if !is_etag {
                     self.names.push(name.to_owned());
@@ -386,15 +437,20 @@ fn value_of(
 ) -> Result<Option<EdmValue>, String> {
     let parse = |text: &str, edm_type: EdmType, advice: &str| {
         let value = parse_value(text, edm_type);
-        value
-            .map(Some)
-            .map_err(|reason| format!("it is not of the type {}: {reason}{advice}", edm_type.name()))
+        value.map(Some).map_err(|reason| {
+            format!(
+                "it is not of the type {}: {reason}{advice}",
+                edm_type.name()
+            )
+        })
     };
     match (scalar, typed) {
         (Scalar::Null, _) => Ok(None),
         (Scalar::Typed(text, edm_type), _) => parse(&text, edm_type, ""),
         (Scalar::Boolean(value), None) => Ok(Some(EdmValue::Boolean(value))),
-        (Scalar::Boolean(value), Some(edm_type)) => parse(if value { "true" } else { "false" }, edm_type, ""),
+        (Scalar::Boolean(value), Some(edm_type)) => {
+            parse(if value { "true" } else { "false" }, edm_type, "")
+        }
         (Scalar::Text(text), typed) => parse(&text, typed.unwrap_or(EdmType::String), ""),
         (Scalar::Number(literal), Some(edm_type)) => parse(literal, edm_type, ""),
         (Scalar::Number(literal), None) => match number {
@@ -403,8 +459,10 @@ fn value_of(
                 if edm_type == EdmType::Double
                     && Evidence::of_literal(literal).narrowest() == EdmType::String =>
             {
-                Err("a Double would change the number; --type NAME=String keeps any number as text"
-                    .to_owned())
+                Err(
+                    "a Double would change the number; --type NAME=String keeps any number as text"
+                        .to_owned(),
+                )
             }
             Some(edm_type) => parse(
                 literal,
@@ -481,22 +539,36 @@ mod tests {
     fn the_numbers_of_a_property_have_one_type() {
         let types = |values: &[&str]| {
             let (rows, facts) = read(&lines(values), true, &plain()).unwrap();
-            let values: Vec<_> =
-                rows.into_iter().map(|row| row.unwrap().get("N").unwrap().to_owned()).collect();
+            let values: Vec<_> = rows
+                .into_iter()
+                .map(|row| row.unwrap().get("N").unwrap().to_owned())
+                .collect();
             (values, facts.reported_types())
         };
         let reported = |of| vec![("N".to_owned(), of)];
-        assert_eq!(types(&["1", "2"]), (vec![EdmValue::Int32(1), EdmValue::Int32(2)], Vec::new()));
+        assert_eq!(
+            types(&["1", "2"]),
+            (vec![EdmValue::Int32(1), EdmValue::Int32(2)], Vec::new())
+        );
         assert_eq!(
             types(&["1", "3000000000"]),
-            (vec![EdmValue::Int64(1), EdmValue::Int64(3_000_000_000)], reported(EdmType::Int64))
+            (
+                vec![EdmValue::Int64(1), EdmValue::Int64(3_000_000_000)],
+                reported(EdmType::Int64)
+            )
         );
         assert_eq!(
             types(&["1", "12e5"]),
-            (vec![EdmValue::Double(1.0), EdmValue::Double(12e5)], reported(EdmType::Double))
+            (
+                vec![EdmValue::Double(1.0), EdmValue::Double(12e5)],
+                reported(EdmType::Double)
+            )
         );
         let texts = ["89310860123456789012", "89310860123456789013", "1e400", "5"];
-        let kept = texts.iter().map(|text| EdmValue::String((*text).to_owned())).collect();
+        let kept = texts
+            .iter()
+            .map(|text| EdmValue::String((*text).to_owned()))
+            .collect();
         assert_eq!(types(&texts), (kept, reported(EdmType::String)));
         // Values with a type keep it: an export has a property of several types so.
         let (rows, facts) = read(
@@ -509,8 +581,18 @@ mod tests {
             &plain(),
         )
         .unwrap();
-        let values: Vec<_> = rows.into_iter().map(|row| row.unwrap().get("N").unwrap().to_owned()).collect();
-        assert_eq!(values, [EdmValue::Int32(1), EdmValue::String("one".to_owned()), EdmValue::Int64(7)]);
+        let values: Vec<_> = rows
+            .into_iter()
+            .map(|row| row.unwrap().get("N").unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            values,
+            [
+                EdmValue::Int32(1),
+                EdmValue::String("one".to_owned()),
+                EdmValue::Int64(7)
+            ]
+        );
         assert_eq!(facts.reported_types(), []);
     }
 
@@ -519,23 +601,50 @@ mod tests {
         let mut values = vec!["1"; SAMPLE_ROWS];
         values.extend(["3000000000", "2.5", "7"]);
         let (rows, _) = read(&lines(&values), true, &plain()).unwrap();
-        assert!(rows[SAMPLE_ROWS].as_ref().unwrap_err().reason.contains("'N'"));
+        assert!(
+            rows[SAMPLE_ROWS]
+                .as_ref()
+                .unwrap_err()
+                .reason
+                .contains("'N'")
+        );
         assert!(rows[SAMPLE_ROWS + 1].is_err());
         assert!(rows[SAMPLE_ROWS + 2].is_ok());
-        let options = ReadOptions { types: BTreeMap::from([("N".to_owned(), EdmType::Double)]), ..plain() };
+        let options = ReadOptions {
+            types: BTreeMap::from([("N".to_owned(), EdmType::Double)]),
+            ..plain()
+        };
         let (rows, _) = read(&lines(&values), true, &options).unwrap();
-        assert!(rows.iter().all(|row| row.as_ref().unwrap().get("N").unwrap().edm_type() == EdmType::Double));
+        assert!(
+            rows.iter()
+                .all(|row| row.as_ref().unwrap().get("N").unwrap().edm_type() == EdmType::Double)
+        );
     }
 
     #[test]
     fn bad_entities_are_bad_rows() {
         let rows = [
-            (r#"{"PartitionKey":"p","RowKey":"1","a":1,"a":2}"#, "\"a\" occurs twice"),
+            (
+                r#"{"PartitionKey":"p","RowKey":"1","a":1,"a":2}"#,
+                "\"a\" occurs twice",
+            ),
             (r#"{"PartitionKey":"p","RowKey":"1","a":[1]}"#, "an array"),
-            (r#"{"PartitionKey":"p","RowKey":"1","a":{"value":1,"edm_type":"Int"}}"#, "an object"),
-            (r#"{"PartitionKey":"p","RowKey":"1","a@odata.type":"Edm.Int32","a":"x"}"#, "'a'"),
-            (r#"{"PartitionKey":"p","RowKey":"1","a@odata.type":"Edm.Int","a":"x"}"#, "unknown type"),
-            (r#"{"PartitionKey":"p","RowKey":1.5}"#, "the RowKey is not text"),
+            (
+                r#"{"PartitionKey":"p","RowKey":"1","a":{"value":1,"edm_type":"Int"}}"#,
+                "an object",
+            ),
+            (
+                r#"{"PartitionKey":"p","RowKey":"1","a@odata.type":"Edm.Int32","a":"x"}"#,
+                "'a'",
+            ),
+            (
+                r#"{"PartitionKey":"p","RowKey":"1","a@odata.type":"Edm.Int","a":"x"}"#,
+                "unknown type",
+            ),
+            (
+                r#"{"PartitionKey":"p","RowKey":1.5}"#,
+                "the RowKey is not text",
+            ),
             (r#"{"PartitionKey":"p"}"#, "the RowKey is absent"),
             (r#"{"PartitionKey":"p","RowKey":"1""#, "no entity"),
             ("7", "no entity"),

@@ -31,19 +31,33 @@ pub(super) struct JsonTexts {
 impl JsonTexts {
     /// Reads lines.
     pub(super) fn lines(bytes: Box<dyn BufRead + Send>) -> Self {
-        Self { bytes, form: Form::Lines, number: 0, is_done: false }
+        Self {
+            bytes,
+            form: Form::Lines,
+            number: 0,
+            is_done: false,
+        }
     }
 
     /// Reads a document up to its array of entities.
     pub(super) fn document(bytes: Box<dyn BufRead + Send>) -> Result<Self> {
-        let mut texts = Self { bytes, form: Form::Array, number: 0, is_done: false };
+        let mut texts = Self {
+            bytes,
+            form: Form::Array,
+            number: 0,
+            is_done: false,
+        };
         texts.find_array().map_err(|error| texts.failed(&error))?;
         Ok(texts)
     }
 
     /// The place of the last text.
     pub(super) fn place(&self) -> String {
-        let unit = if self.form == Form::Lines { "line" } else { "entity" };
+        let unit = if self.form == Form::Lines {
+            "line"
+        } else {
+            "entity"
+        };
         format!("{unit} {}", self.number)
     }
 
@@ -53,7 +67,9 @@ impl JsonTexts {
             loop {
                 let line = self.number + 1;
                 let read = read_line(&mut *self.bytes, text);
-                if !read.map_err(|error| Failure::failed(format!("line {line} cannot be read: {error}")))? {
+                if !read.map_err(|error| {
+                    Failure::failed(format!("line {line} cannot be read: {error}"))
+                })? {
                     return Ok(false);
                 }
                 self.number = line;
@@ -66,7 +82,10 @@ impl JsonTexts {
     }
 
     fn failed(&self, error: &io::Error) -> Failure {
-        Failure::failed(format!("the JSON cannot be read after entity {}: {error}", self.number))
+        Failure::failed(format!(
+            "the JSON cannot be read after entity {}: {error}",
+            self.number
+        ))
     }
 
     fn next_element(&mut self, text: &mut Vec<u8>) -> io::Result<bool> {
@@ -277,7 +296,10 @@ fn unexpected(found: Option<u8>, expected: &str) -> io::Error {
         None => "the end of the file".to_owned(),
         Some(byte) => format!("{:?}", char::from(byte)),
     };
-    io::Error::new(io::ErrorKind::InvalidData, format!("{expected} is expected, and {found} was found"))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{expected} is expected, and {found} was found"),
+    )
 }
 
 #[cfg(test)]
@@ -330,10 +352,22 @@ mod tests {
             (r#"{"PartitionKey":"p","RowKey":"1"}"#, "--format jsonl"),
             ("7", "an array of entities"),
             ("", "the end of the file"),
-            (r#"{"value":[{"PartitionKey":"p","RowKey":"1"}"#, "after entity 1"),
-            (r#"[{"PartitionKey":"p","RowKey":"1"},{"Part"#, "after entity 1: the file ends in the middle"),
-            (r#"{"odata.nextLink":"x","value":[]}"#, "more entities follow"),
-            (r#"{"items":[],"nextMarker":{"nextpartitionkey":"p"}}"#, "more entities follow"),
+            (
+                r#"{"value":[{"PartitionKey":"p","RowKey":"1"}"#,
+                "after entity 1",
+            ),
+            (
+                r#"[{"PartitionKey":"p","RowKey":"1"},{"Part"#,
+                "after entity 1: the file ends in the middle",
+            ),
+            (
+                r#"{"odata.nextLink":"x","value":[]}"#,
+                "more entities follow",
+            ),
+            (
+                r#"{"items":[],"nextMarker":{"nextpartitionkey":"p"}}"#,
+                "more entities follow",
+            ),
             ("[] []", "trailing characters"),
             ("[{} {}]", "a comma"),
             ("[{},]", "an entity is expected"),

@@ -67,12 +67,19 @@ pub(crate) struct ReadOptions {
 impl ReadOptions {
     /// The given type of a column.
     fn given_type(&self, column: &str, property: &str) -> Option<EdmType> {
-        self.types.get(column).or_else(|| self.types.get(property)).copied()
+        self.types
+            .get(column)
+            .or_else(|| self.types.get(property))
+            .copied()
     }
 
     /// Refuses a type of a column that the file does not have.
     fn check_types(&self, columns: &[(String, String)]) -> Result<()> {
-        let has = |given: &str| columns.iter().any(|(name, property)| name == given || property == given);
+        let has = |given: &str| {
+            columns
+                .iter()
+                .any(|(name, property)| name == given || property == given)
+        };
         match self.types.keys().find(|given| !has(given)) {
             None => Ok(()),
             Some(unknown) => {
@@ -123,7 +130,10 @@ impl Facts {
 
     /// Adds values of a property.
     fn add_values(&mut self, property: &str, evidence: Option<Evidence>, is_reported: bool) {
-        let new = Inferred { evidence, is_reported };
+        let new = Inferred {
+            evidence,
+            is_reported,
+        };
         let known = self.inferred.entry(property.to_owned()).or_insert(new);
         known.is_reported |= is_reported;
         known.evidence = match (known.evidence, evidence) {
@@ -134,19 +144,34 @@ impl Facts {
 
     /// The inferred type of a property.
     fn type_of(&self, property: &str) -> Option<EdmType> {
-        Some(self.inferred.get(property)?.evidence.map_or(EdmType::String, Evidence::narrowest))
+        Some(
+            self.inferred
+                .get(property)?
+                .evidence
+                .map_or(EdmType::String, Evidence::narrowest),
+        )
     }
 
     /// The inferred types that the import reports.
     pub(crate) fn reported_types(&self) -> Vec<(String, EdmType)> {
-        let reported = self.inferred.iter().filter(|(_, inferred)| inferred.is_reported);
-        reported.filter_map(|(name, _)| Some((name.clone(), self.type_of(name)?))).collect()
+        let reported = self
+            .inferred
+            .iter()
+            .filter(|(_, inferred)| inferred.is_reported);
+        reported
+            .filter_map(|(name, _)| Some((name.clone(), self.type_of(name)?)))
+            .collect()
     }
 
     /// Properties whose times have no zone, or no time of day, in the file.
     fn completed_times(&self) -> Vec<&str> {
-        let is_completed = |inferred: &Inferred| inferred.evidence.is_some_and(Evidence::completes_times);
-        self.inferred.iter().filter(|(_, inferred)| is_completed(inferred)).map(|(name, _)| &**name).collect()
+        let is_completed =
+            |inferred: &Inferred| inferred.evidence.is_some_and(Evidence::completes_times);
+        self.inferred
+            .iter()
+            .filter(|(_, inferred)| is_completed(inferred))
+            .map(|(name, _)| &**name)
+            .collect()
     }
 }
 
@@ -208,7 +233,13 @@ impl RowReader {
     /// so these rows of every file are read.
     pub(crate) fn new(files: Vec<DataFile>, options: ReadOptions) -> Result<Self> {
         let (facts, left_out) = (Facts::default(), Arc::default());
-        let mut reader = Self { files, options, facts, left_out, opened: None };
+        let mut reader = Self {
+            files,
+            options,
+            facts,
+            left_out,
+            opened: None,
+        };
         let mut facts = Facts::default();
         let mut opened = Vec::new();
         for file in &reader.files {
@@ -220,7 +251,12 @@ impl RowReader {
         }
         JsonReader::settle(&mut facts, &reader.options)?;
         // A document without entities has no names, and nothing to read.
-        if facts.json.entities > 0 || reader.files.iter().any(|file| file.format == DataFormat::Csv) {
+        if facts.json.entities > 0
+            || reader
+                .files
+                .iter()
+                .any(|file| file.format == DataFormat::Csv)
+        {
             reader.options.check_types(&facts.columns)?;
         }
         let completed = facts.completed_times().join(", ");
@@ -239,18 +275,33 @@ impl RowReader {
 
     fn open(&self, file: &DataFile, facts: &mut Facts) -> Result<Opened> {
         Ok(match file.format {
-            DataFormat::Csv => Opened::Csv(Box::new(CsvReader::new(file.open()?, &self.options, facts)?)),
+            DataFormat::Csv => Opened::Csv(Box::new(CsvReader::new(
+                file.open()?,
+                &self.options,
+                facts,
+            )?)),
             DataFormat::Json | DataFormat::Jsonl => {
                 let is_lines = file.format == DataFormat::Jsonl;
-                Opened::Json(Box::new(JsonReader::new(file.open()?, is_lines, &self.options, facts)?))
+                Opened::Json(Box::new(JsonReader::new(
+                    file.open()?,
+                    is_lines,
+                    &self.options,
+                    facts,
+                )?))
             }
             #[cfg(feature = "parquet")]
             DataFormat::Parquet => {
-                let file = file.open_file()?.map_or_else(|| seekable(std::io::stdin()), Ok)?;
+                let file = file
+                    .open_file()?
+                    .map_or_else(|| seekable(std::io::stdin()), Ok)?;
                 Opened::Parquet(Box::new(ParquetReader::new(file, &self.options, facts)?))
             }
             #[cfg(not(feature = "parquet"))]
-            DataFormat::Parquet => return Err(crate::failure::Failure::misuse(crate::data_file::NO_PARQUET)),
+            DataFormat::Parquet => {
+                return Err(crate::failure::Failure::misuse(
+                    crate::data_file::NO_PARQUET,
+                ));
+            }
         })
     }
 
@@ -281,7 +332,10 @@ impl RowReader {
         for file in &self.files {
             let mut is_stopped = false;
             let mut take_of_file = |row: Row| {
-                let row = row.map_err(|bad| BadRow { place: format!("{file}, {}", bad.place), ..bad });
+                let row = row.map_err(|bad| BadRow {
+                    place: format!("{file}, {}", bad.place),
+                    ..bad
+                });
                 let taken = take(row);
                 // A reader ends without an error at a break too, so the break is kept for the loop over
                 // files.
@@ -298,7 +352,11 @@ impl RowReader {
         Ok(())
     }
 
-    fn read_opened(&self, opened: Opened, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<()> {
+    fn read_opened(
+        &self,
+        opened: Opened,
+        take: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    ) -> Result<()> {
         match opened {
             Opened::Csv(reader) => reader.read(&self.left_out, take),
             Opened::Json(reader) => reader.read(&self.left_out, take),

@@ -108,10 +108,13 @@ impl ParquetReader {
         let pages = file.try_clone().map_err(|error| no_file(&error))?;
         let file = SerializedFileReader::new(file).map_err(|error| no_file(&error))?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
-        let names: Vec<String> =
-            (0..schema.num_columns()).map(|at| property_of(schema.get_column_root(at).name())).collect();
+        let names: Vec<String> = (0..schema.num_columns())
+            .map(|at| property_of(schema.get_column_root(at).name()))
+            .collect();
         let (roles, remarks) = roles(&names, &options.rules, &options.keys, Repeats::Allowed)?;
-        remarks.into_iter().for_each(|remark| facts.add_remark(remark));
+        remarks
+            .into_iter()
+            .for_each(|remark| facts.add_remark(remark));
         let has_templates = options.keys.columns().is_some();
         let mut reader = Self {
             file,
@@ -128,11 +131,15 @@ impl ParquetReader {
             let name = schema.get_column_root(at).name();
             let mut column = column(at, name, schema.get_column_root(at), descriptor)?;
             match role {
-                Role::Timestamp if matches!(column.kind, Kind::Date | Kind::Time { .. } | Kind::TimeText) => {
+                Role::Timestamp
+                    if matches!(column.kind, Kind::Date | Kind::Time { .. } | Kind::TimeText) =>
+                {
                     reader.has_timestamp = true;
                 }
                 Role::Timestamp => return Err(Failure::misuse(super::own_timestamp("the schema"))),
-                Role::PartitionKey | Role::RowKey if column.kind != Kind::Text && !has_templates => {
+                Role::PartitionKey | Role::RowKey
+                    if column.kind != Kind::Text && !has_templates =>
+                {
                     return Err(Failure::misuse(format!(
                         "the column '{name}' is not text, and a key is text: convert the column, or give --partition-key and --row-key"
                     )));
@@ -180,7 +187,12 @@ impl ParquetReader {
                 break;
             }
         }
-        left_out.add_cut_times(self.columns.iter().map(|column| column.cut_times.get()).sum());
+        left_out.add_cut_times(
+            self.columns
+                .iter()
+                .map(|column| column.cut_times.get())
+                .sum(),
+        );
         Ok(())
     }
 
@@ -192,17 +204,30 @@ impl ParquetReader {
     ) -> Result<ControlFlow<()>, ParquetError> {
         let group = self.file.get_row_group(group)?;
         let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-        let columns: Vec<&Column> = self.columns.iter().chain(&self.partition).chain(&self.row).collect();
+        let columns: Vec<&Column> = self
+            .columns
+            .iter()
+            .chain(&self.partition)
+            .chain(&self.row)
+            .collect();
         let open = |column: &&Column| group.get_column_reader(column.at);
         let mut readers = columns.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         while left > 0 {
             let count = left.min(BATCH_ROWS);
-            let cells = |(column, reader): (&&Column, &mut ColumnReader)| read_cells(column, reader, count);
-            let mut values = columns.iter().zip(&mut readers).map(cells).collect::<Result<Vec<_>, _>>()?;
+            let cells =
+                |(column, reader): (&&Column, &mut ColumnReader)| read_cells(column, reader, count);
+            let mut values = columns
+                .iter()
+                .zip(&mut readers)
+                .map(cells)
+                .collect::<Result<Vec<_>, _>>()?;
             for _ in 0..count {
                 *number += 1;
                 let row = self.row(&mut values);
-                let row = row.map_err(|reason| BadRow { place: format!("row {number}"), reason });
+                let row = row.map_err(|reason| BadRow {
+                    place: format!("row {number}"),
+                    reason,
+                });
                 if take(row).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -221,21 +246,31 @@ impl ParquetReader {
             match cells.next().map_or(Ok(None), Waiting::into_cell) {
                 Ok(None) => {}
                 Ok(Some(_)) if column.is_shared && properties.get(&column.property).is_some() => {
-                    failure = Some(format!("the property '{}' has values of two types", column.property));
+                    failure = Some(format!(
+                        "the property '{}' has values of two types",
+                        column.property
+                    ));
                 }
                 Ok(Some(value)) => properties.push(&column.property, value.as_ref(), false),
-                Err(reason) => failure = Some(format!("the column '{}': {reason}", column.property)),
+                Err(reason) => {
+                    failure = Some(format!("the column '{}': {reason}", column.property))
+                }
             }
         }
         let mut key = FileKey::default();
         let mut keys = keys.iter_mut();
-        for (column, part, name) in
-            [(&self.partition, &mut key.partition, PARTITION_KEY), (&self.row, &mut key.row, ROW_KEY)]
-        {
+        for (column, part, name) in [
+            (&self.partition, &mut key.partition, PARTITION_KEY),
+            (&self.row, &mut key.row, ROW_KEY),
+        ] {
             if column.is_none() {
                 continue;
             }
-            match keys.next().and_then(Iterator::next).map_or(Ok(None), Waiting::into_cell) {
+            match keys
+                .next()
+                .and_then(Iterator::next)
+                .map_or(Ok(None), Waiting::into_cell)
+            {
                 Ok(value) => *part = value.map(|value| value_text(value.as_ref())),
                 Err(reason) => failure = Some(format!("the column '{name}': {reason}")),
             }
@@ -270,17 +305,23 @@ fn mark_shared(columns: &mut [Column]) {
 pub(crate) fn seekable(mut input: impl std::io::Read) -> Result<File> {
     let mut file = tempfile::tempfile().map_err(Failure::failed)?;
     std::io::copy(&mut input, &mut file).map_err(Failure::failed)?;
-    file.flush().and_then(|()| file.seek(SeekFrom::Start(0))).map_err(Failure::failed)?;
+    file.flush()
+        .and_then(|()| file.seek(SeekFrom::Start(0)))
+        .map_err(Failure::failed)?;
     Ok(file)
 }
 
 fn failed(row: u64, error: &ParquetError) -> Failure {
-    Failure::failed(format!("the Parquet file cannot be read after row {row}: {error}"))
+    Failure::failed(format!(
+        "the Parquet file cannot be read after row {row}: {error}"
+    ))
 }
 
 fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> Result<Column> {
     let refused = |reason: String| {
-        Err(Failure::misuse(format!("the column '{name}' {reason}: write the file without it, or as text")))
+        Err(Failure::misuse(format!(
+            "the column '{name}' {reason}: write the file without it, or as text"
+        )))
     };
     if root.is_group() || descriptor.max_rep_level() > 0 {
         return refused("has lists or structures, and a property has one value".to_owned());
@@ -289,19 +330,30 @@ fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> 
         // Times for which Parquet has no unit: see the head of write_parquet.rs.
         Some(Kind::Text) if name.ends_with("@DateTime") => Kind::TimeText,
         Some(kind) => kind,
-        None => return refused(format!("has {}, which no property can hold exactly", kind_name(descriptor))),
+        None => {
+            return refused(format!(
+                "has {}, which no property can hold exactly",
+                kind_name(descriptor)
+            ));
+        }
     };
     let is_optional = descriptor.max_def_level() > 0;
-    Ok(Column { at, property: name.to_owned(), kind, is_optional, is_shared: false, cut_times: 0.into() })
+    Ok(Column {
+        at,
+        property: name.to_owned(),
+        kind,
+        is_optional,
+        is_shared: false,
+        cut_times: 0.into(),
+    })
 }
 
 /// What a column has that cannot be read, for an error.
 fn kind_name(column: &ColumnDescriptor) -> &'static str {
     match (column.logical_type_ref(), column.converted_type()) {
         (Some(LogicalType::Decimal(_)), _) | (None, ConvertedType::DECIMAL) => "decimal numbers",
-        (Some(LogicalType::Time(_)), _) | (None, ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS) => {
-            "times of day"
-        }
+        (Some(LogicalType::Time(_)), _)
+        | (None, ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS) => "times of day",
         (Some(LogicalType::Float16), _) => "16-bit numbers",
         (None, ConvertedType::INTERVAL) => "intervals",
         _ => "values of another kind",
@@ -311,23 +363,39 @@ fn kind_name(column: &ColumnDescriptor) -> &'static str {
 /// Returns how a column is read; `None` if no property can hold its values. Older files have converted types instead of logical types.
 /// <https://parquet.apache.org/docs/file-format/types/logicaltypes/>
 fn kind(column: &ColumnDescriptor) -> Option<Kind> {
-    const TICK: Kind = Kind::Time { ticks: 1, per_tick: 100 };
-    const MICRO: Kind = Kind::Time { ticks: 10, per_tick: 1 };
-    const MILLI: Kind = Kind::Time { ticks: 10_000, per_tick: 1 };
+    const TICK: Kind = Kind::Time {
+        ticks: 1,
+        per_tick: 100,
+    };
+    const MICRO: Kind = Kind::Time {
+        ticks: 10,
+        per_tick: 1,
+    };
+    const MILLI: Kind = Kind::Time {
+        ticks: 10_000,
+        per_tick: 1,
+    };
     let (logical, converted) = (column.logical_type_ref(), column.converted_type());
     // `Unknown` is the type of a column that has only nulls.
-    let is_plain = matches!(logical, None | Some(LogicalType::Unknown)) && converted == ConvertedType::NONE;
+    let is_plain =
+        matches!(logical, None | Some(LogicalType::Unknown)) && converted == ConvertedType::NONE;
     match column.physical_type() {
         Physical::BOOLEAN => Some(Kind::Boolean),
         Physical::FLOAT | Physical::DOUBLE => Some(Kind::Double),
         // The times of Impala and of older Spark.
         Physical::INT96 => Some(TICK),
         Physical::INT32 | Physical::INT64 if is_plain => {
-            Some(if column.physical_type() == Physical::INT32 { Kind::Int32 } else { Kind::Int64 })
+            Some(if column.physical_type() == Physical::INT32 {
+                Kind::Int32
+            } else {
+                Kind::Int64
+            })
         }
         Physical::INT32 => match (logical, converted) {
             (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) => Some(Kind::Date),
-            (Some(LogicalType::Integer(of)), _) if !of.is_signed && of.bit_width == 32 => Some(Kind::UInt32),
+            (Some(LogicalType::Integer(of)), _) if !of.is_signed && of.bit_width == 32 => {
+                Some(Kind::UInt32)
+            }
             (None, ConvertedType::UINT_32) => Some(Kind::UInt32),
             (Some(LogicalType::Integer(_)), _) => Some(Kind::Int32),
             (
@@ -348,16 +416,20 @@ fn kind(column: &ColumnDescriptor) -> Option<Kind> {
             }),
             (None, ConvertedType::TIMESTAMP_MILLIS) => Some(MILLI),
             (None, ConvertedType::TIMESTAMP_MICROS) => Some(MICRO),
-            (Some(LogicalType::Integer(of)), _) => {
-                Some(if of.is_signed { Kind::Int64 } else { Kind::UInt64 })
-            }
+            (Some(LogicalType::Integer(of)), _) => Some(if of.is_signed {
+                Kind::Int64
+            } else {
+                Kind::UInt64
+            }),
             (None, ConvertedType::INT_64) => Some(Kind::Int64),
             (None, ConvertedType::UINT_64) => Some(Kind::UInt64),
             _ => None,
         },
         Physical::BYTE_ARRAY => match (logical, converted) {
             (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
-            | (None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => Some(Kind::Text),
+            | (None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
+                Some(Kind::Text)
+            }
             (Some(LogicalType::Bson), _) | (None, ConvertedType::BSON) => Some(Kind::Binary),
             _ if is_plain => Some(Kind::Binary),
             _ => None,
@@ -381,40 +453,46 @@ fn read_cells(
     let is_optional = column.is_optional;
     let some = |value| Ok(Some(value));
     match reader {
-        Reader::BoolColumnReader(reader) => {
-            cells(reader, is_optional, count, |value| some(EdmValue::Boolean(*value)))
+        Reader::BoolColumnReader(reader) => cells(reader, is_optional, count, |value| {
+            some(EdmValue::Boolean(*value))
+        }),
+        Reader::Int32ColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| match kind {
+                Kind::Date => time(i64::from(*value).checked_mul(TICKS_OF_DAY)),
+                Kind::UInt32 => some(EdmValue::Int64(i64::from(value.cast_unsigned()))),
+                _ => some(EdmValue::Int32(*value)),
+            })
         }
-        Reader::Int32ColumnReader(reader) => cells(reader, is_optional, count, |value| match kind {
-            Kind::Date => time(i64::from(*value).checked_mul(TICKS_OF_DAY)),
-            Kind::UInt32 => some(EdmValue::Int64(i64::from(value.cast_unsigned()))),
-            _ => some(EdmValue::Int32(*value)),
-        }),
-        Reader::Int64ColumnReader(reader) => cells(reader, is_optional, count, |value| match kind {
-            // Rounded down, also before 1970.
-            Kind::Time { ticks, per_tick } => {
-                column.count_cut(value.rem_euclid(per_tick));
-                time(value.div_euclid(per_tick).checked_mul(ticks))
-            }
-            // The file has the bits of an unsigned number: a negative one has the highest bit set.
-            Kind::UInt64 if *value < 0 => Err("the value is larger than an Int64".to_owned()),
-            _ => some(EdmValue::Int64(*value)),
-        }),
+        Reader::Int64ColumnReader(reader) => {
+            cells(reader, is_optional, count, |value| match kind {
+                // Rounded down, also before 1970.
+                Kind::Time { ticks, per_tick } => {
+                    column.count_cut(value.rem_euclid(per_tick));
+                    time(value.div_euclid(per_tick).checked_mul(ticks))
+                }
+                // The file has the bits of an unsigned number: a negative one has the highest bit set.
+                Kind::UInt64 if *value < 0 => Err("the value is larger than an Int64".to_owned()),
+                _ => some(EdmValue::Int64(*value)),
+            })
+        }
         Reader::Int96ColumnReader(reader) => cells(reader, is_optional, count, |value| {
             let (ticks, cut) = int96_ticks(value).unzip();
             column.count_cut(cut.unwrap_or_default());
             time(ticks)
         }),
-        Reader::FloatColumnReader(reader) => {
-            cells(reader, is_optional, count, |value| some(EdmValue::Double(f64::from(*value))))
-        }
-        Reader::DoubleColumnReader(reader) => {
-            cells(reader, is_optional, count, |value| some(EdmValue::Double(*value)))
-        }
-        Reader::ByteArrayColumnReader(reader) => {
-            waiting(reader, is_optional, count, |value| Waiting::Bytes(kind, value.clone()))
-        }
+        Reader::FloatColumnReader(reader) => cells(reader, is_optional, count, |value| {
+            some(EdmValue::Double(f64::from(*value)))
+        }),
+        Reader::DoubleColumnReader(reader) => cells(reader, is_optional, count, |value| {
+            some(EdmValue::Double(*value))
+        }),
+        Reader::ByteArrayColumnReader(reader) => waiting(reader, is_optional, count, |value| {
+            Waiting::Bytes(kind, value.clone())
+        }),
         Reader::FixedLenByteArrayColumnReader(reader) => {
-            waiting(reader, is_optional, count, |value| Waiting::Bytes(kind, ByteArray::from(value.clone())))
+            waiting(reader, is_optional, count, |value| {
+                Waiting::Bytes(kind, ByteArray::from(value.clone()))
+            })
         }
     }
 }
@@ -425,7 +503,9 @@ fn cells<T: DataType>(
     count: usize,
     convert: impl Fn(&T::T) -> Cell,
 ) -> Result<std::vec::IntoIter<Waiting>, ParquetError> {
-    waiting(reader, is_optional, count, |value| Waiting::Cell(convert(value)))
+    waiting(reader, is_optional, count, |value| {
+        Waiting::Cell(convert(value))
+    })
 }
 
 fn waiting<T: DataType>(
@@ -437,7 +517,9 @@ fn waiting<T: DataType>(
     let (mut values, mut levels) = (Vec::with_capacity(count), Vec::new());
     let (rows, ..) = reader.read_records(count, Some(&mut levels), None, &mut values)?;
     if rows != count {
-        return Err(ParquetError::General("a column has fewer rows than its row group".to_owned()));
+        return Err(ParquetError::General(
+            "a column has fewer rows than its row group".to_owned(),
+        ));
     }
     // `values` has no place for an absent value. The definition level of a row says whether it takes the next
     // one: <https://parquet.apache.org/docs/file-format/nestedencoding/>.
@@ -456,7 +538,9 @@ fn waiting<T: DataType>(
 
 /// A time in ticks since 1970.
 fn time(unix: Option<i64>) -> Cell {
-    let ticks = unix.and_then(|unix| unix.checked_add(Ticks::UNIX_EPOCH.get())).and_then(Ticks::new);
+    let ticks = unix
+        .and_then(|unix| unix.checked_add(Ticks::UNIX_EPOCH.get()))
+        .and_then(Ticks::new);
     ticks
         .map(|time| Some(EdmValue::DateTime(time)))
         .ok_or_else(|| "the time is not in the years 1 to 9999".to_owned())
@@ -465,7 +549,9 @@ fn time(unix: Option<i64>) -> Cell {
 /// The ticks since 1970, and the nanoseconds that are left.
 fn int96_ticks(value: &Int96) -> Option<(i64, i64)> {
     // 64 bits of nanoseconds since midnight, then 32 bits of the Julian day, each little-endian.
-    let &[low, high, day] = value.data() else { return None };
+    let &[low, high, day] = value.data() else {
+        return None;
+    };
     let nanos = i64::from(high) << 32 | i64::from(low);
     let days = (i64::from(day) - JULIAN_EPOCH).checked_mul(TICKS_OF_DAY)?;
     Some((days.checked_add(nanos / 100)?, nanos % 100))
@@ -474,20 +560,26 @@ fn int96_ticks(value: &Int96) -> Option<(i64, i64)> {
 impl Column {
     /// Counts a time with a part of a tick, which is dropped.
     fn count_cut(&self, left: i64) {
-        self.cut_times.set(self.cut_times.get() + u64::from(left != 0));
+        self.cut_times
+            .set(self.cut_times.get() + u64::from(left != 0));
     }
 }
 
 /// The value of a cell of bytes, by the kind of its column.
 fn bytes(kind: Kind, bytes: &[u8]) -> Cell {
     if bytes.len() > limits::ENTITY_BYTES {
-        return Err(format!("the value has {} bytes, more than an entity", bytes.len()));
+        return Err(format!(
+            "the value has {} bytes, more than an entity",
+            bytes.len()
+        ));
     }
     let text = || std::str::from_utf8(bytes).map_err(|_| "the text is not UTF-8".to_owned());
     Ok(Some(match kind {
         Kind::Text => EdmValue::String(text()?.to_owned()),
         Kind::TimeText => EdmValue::DateTime(
-            text()?.parse().map_err(|error: table_core::Error| format!("the text is no time: {error}"))?,
+            text()?
+                .parse()
+                .map_err(|error: table_core::Error| format!("the text is no time: {error}"))?,
         ),
         Kind::Guid => EdmValue::Guid(Uuid::from_slice(bytes).map_err(|error| error.to_string())?),
         _ => EdmValue::Binary(bytes.to_vec()),
@@ -499,8 +591,8 @@ mod tests {
     use std::sync::Arc;
 
     use parquet::data_type::{
-        ByteArray, ByteArrayType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
-        Int96Type,
+        ByteArray, ByteArrayType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type,
+        Int64Type, Int96Type,
     };
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
@@ -514,7 +606,8 @@ mod tests {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let file = tempfile::tempfile().unwrap();
         let properties = Arc::new(WriterProperties::builder().build());
-        let mut writer = SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties).unwrap();
+        let mut writer =
+            SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties).unwrap();
         let mut group = writer.next_row_group().unwrap();
         for column in columns {
             let mut open = group.next_column().unwrap().unwrap();
@@ -531,12 +624,18 @@ mod tests {
         levels: Option<&[i16]>,
     ) -> impl Fn(&mut SerializedColumnWriter<'_>) {
         move |column| {
-            column.typed::<T>().write_batch(&values, levels, None).unwrap();
+            column
+                .typed::<T>()
+                .write_batch(&values, levels, None)
+                .unwrap();
         }
     }
 
     fn text(texts: &[&str]) -> impl Fn(&mut SerializedColumnWriter<'_>) {
-        put::<ByteArrayType>(texts.iter().map(|&text| ByteArray::from(text)).collect(), None)
+        put::<ByteArrayType>(
+            texts.iter().map(|&text| ByteArray::from(text)).collect(),
+            None,
+        )
     }
 
     fn open(file: File) -> Result<ParquetReader> {
@@ -619,7 +718,10 @@ mod tests {
         let bad = rows[1].as_ref().unwrap_err();
         assert_eq!(
             (&*bad.place, &*bad.reason),
-            ("row 2", "the column 'Large': the value is larger than an Int64")
+            (
+                "row 2",
+                "the column 'Large': the value is larger than an Int64"
+            )
         );
     }
 
@@ -630,19 +732,34 @@ mod tests {
                 "optional group Tags (LIST) { repeated group list { optional binary element (UTF8); } }",
                 "'Tags' has lists",
             ),
-            ("optional group At { optional double Lat; }", "'At' has lists or structures"),
+            (
+                "optional group At { optional double Lat; }",
+                "'At' has lists or structures",
+            ),
             ("repeated int32 Many", "'Many' has lists"),
-            ("optional int64 Price (DECIMAL(10,2))", "'Price' has decimal numbers"),
-            ("optional int32 Hour (TIME_MILLIS)", "'Hour' has times of day"),
+            (
+                "optional int64 Price (DECIMAL(10,2))",
+                "'Price' has decimal numbers",
+            ),
+            (
+                "optional int32 Hour (TIME_MILLIS)",
+                "'Hour' has times of day",
+            ),
         ] {
             let end = if column.ends_with('}') { "" } else { ";" };
             let file = write_empty(&format!("message m {{ {KEYS} {column}{end} }}"));
             let refused = open(file).err().unwrap().to_string();
             assert!(refused.contains(reason), "{column}: {refused}");
         }
-        let two_keys = write_empty(&format!("message m {{ {KEYS} required binary RowKey (UTF8); }}"));
+        let two_keys = write_empty(&format!(
+            "message m {{ {KEYS} required binary RowKey (UTF8); }}"
+        ));
         let refused = open(two_keys).err().unwrap();
-        assert!(refused.to_string().contains("two columns are called \"RowKey\""));
+        assert!(
+            refused
+                .to_string()
+                .contains("two columns are called \"RowKey\"")
+        );
         let without_keys = write_empty("message m { optional double A; }");
         let refused = open(without_keys).err().unwrap();
         assert!(refused.to_string().contains("--partition-key"));
@@ -652,15 +769,24 @@ mod tests {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let file = tempfile::tempfile().unwrap();
         let properties = Arc::new(WriterProperties::builder().build());
-        SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties).unwrap().close().unwrap();
+        SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties)
+            .unwrap()
+            .close()
+            .unwrap();
         file
     }
 
     #[test]
     fn pages_that_would_fill_the_memory_are_refused() {
         let long = "x".repeat(1000);
-        let file = write(&format!("message m {{ {KEYS} }}"), &[&text(&[&long]), &text(&["1"])]);
-        let metadata = SerializedFileReader::new(file.try_clone().unwrap()).unwrap().metadata().clone();
+        let file = write(
+            &format!("message m {{ {KEYS} }}"),
+            &[&text(&[&long]), &text(&["1"])],
+        );
+        let metadata = SerializedFileReader::new(file.try_clone().unwrap())
+            .unwrap()
+            .metadata()
+            .clone();
         let check = |limit| check_pages(&file, metadata.row_group(0), &[0, 1], limit);
         check(1 << 20).unwrap();
         assert!(check(1 << 10).unwrap_err().to_string().contains("memory"));
@@ -668,8 +794,9 @@ mod tests {
 
     #[test]
     fn a_row_has_one_value_for_a_property() {
-        let schema = format!("message m {{ {KEYS} optional double `N@Double`; optional int32 `N@Int32`; }}")
-            .replace('`', "");
+        let schema =
+            format!("message m {{ {KEYS} optional double `N@Double`; optional int32 `N@Int32`; }}")
+                .replace('`', "");
         let file = write(
             &schema,
             &[
@@ -680,8 +807,17 @@ mod tests {
             ],
         );
         let rows = read(file);
-        assert_eq!(rows[0].as_ref().unwrap(), &Entity::new("p", "1").unwrap().with("N", 1));
-        assert!(rows[1].as_ref().unwrap_err().reason.contains("values of two types"));
+        assert_eq!(
+            rows[0].as_ref().unwrap(),
+            &Entity::new("p", "1").unwrap().with("N", 1)
+        );
+        assert!(
+            rows[1]
+                .as_ref()
+                .unwrap_err()
+                .reason
+                .contains("values of two types")
+        );
     }
 
     #[test]
@@ -702,8 +838,19 @@ mod tests {
                 ],
             );
             let rows = read(file);
-            assert_eq!(rows[0].as_ref().unwrap(), &Entity::new("p", "1").unwrap().with("N", 1), "{columns}");
-            assert!(rows[1].as_ref().unwrap_err().reason.contains("values of two types"), "{columns}");
+            assert_eq!(
+                rows[0].as_ref().unwrap(),
+                &Entity::new("p", "1").unwrap().with("N", 1),
+                "{columns}"
+            );
+            assert!(
+                rows[1]
+                    .as_ref()
+                    .unwrap_err()
+                    .reason
+                    .contains("values of two types"),
+                "{columns}"
+            );
         }
     }
 }

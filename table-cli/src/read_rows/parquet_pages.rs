@@ -45,13 +45,17 @@ pub(super) fn check_pages(
 ) -> Result<()> {
     let mut in_memory = 0;
     for &at in columns {
-        let Some(column) = group.columns().get(at) else { continue };
+        let Some(column) = group.columns().get(at) else {
+            continue;
+        };
         let name = column.column_path().string();
         let largest = check_column(file, column).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => Failure::Damaged(format!(
                 "the column {name:?} of the Parquet file: {error}: nothing was imported"
             )),
-            _ => Failure::failed(format!("the column {name:?} of the Parquet file cannot be read: {error}")),
+            _ => Failure::failed(format!(
+                "the column {name:?} of the Parquet file cannot be read: {error}"
+            )),
         })?;
         in_memory += largest;
         if in_memory > limit {
@@ -66,8 +70,13 @@ pub(super) fn check_pages(
 
 /// Returns the size of the largest page of a column in memory.
 fn check_column(file: &File, column: &ColumnChunkMetaData) -> io::Result<u64> {
-    let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-    let (Ok(start), Ok(length)) = (u64::try_from(start), u64::try_from(column.compressed_size())) else {
+    let start = column
+        .dictionary_page_offset()
+        .unwrap_or_else(|| column.data_page_offset());
+    let (Ok(start), Ok(length)) = (
+        u64::try_from(start),
+        u64::try_from(column.compressed_size()),
+    ) else {
         return Err(damaged("its place in the file is negative".to_owned()));
     };
     let mut shared = file;
@@ -78,26 +87,33 @@ fn check_column(file: &File, column: &ColumnChunkMetaData) -> io::Result<u64> {
         let place = start + length - bytes.limit();
         let at_place = |reason: &str| damaged(format!("the page at byte {place} {reason}"));
         let header = Header::read(&mut bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => at_place("has no valid header"),
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                at_place("has no valid header")
+            }
             _ => error,
         })?;
-        let (Ok(compressed), Ok(size)) =
-            (u64::try_from(header.compressed), u64::try_from(header.uncompressed))
-        else {
+        let (Ok(compressed), Ok(size)) = (
+            u64::try_from(header.compressed),
+            u64::try_from(header.uncompressed),
+        ) else {
             return Err(at_place("has a negative size"));
         };
         if compressed > bytes.limit() {
             return Err(at_place("is longer than its column"));
         }
         // The library trusts the header for the other ways of compression, and decompresses no more than that.
-        let inflated = matches!(column.compression(), Compression::GZIP(_)) && header.is_compressed();
-        let mut page = Checked { bytes: (&mut bytes).take(compressed), checksum: crc32fast::Hasher::new() };
+        let inflated =
+            matches!(column.compression(), Compression::GZIP(_)) && header.is_compressed();
+        let mut page = Checked {
+            bytes: (&mut bytes).take(compressed),
+            checksum: crc32fast::Hasher::new(),
+        };
         if inflated {
             let offset = u64::try_from(header.levels).unwrap_or(u64::MAX);
             io::copy(&mut (&mut page).take(offset), &mut io::sink())?;
             let mut decoder = MultiGzDecoder::new(BufReader::new(&mut page)).take(size + 1);
-            let inflated =
-                io::copy(&mut decoder, &mut io::sink()).map_err(|_| at_place("cannot be decompressed"))?;
+            let inflated = io::copy(&mut decoder, &mut io::sink())
+                .map_err(|_| at_place("cannot be decompressed"))?;
             if inflated.saturating_add(offset) > size {
                 return Err(at_place("is larger than its header says"));
             }
@@ -106,7 +122,10 @@ fn check_column(file: &File, column: &ColumnChunkMetaData) -> io::Result<u64> {
         if page.bytes.limit() > 0 {
             return Err(at_place("is cut"));
         }
-        if header.checksum.is_some_and(|expected| expected.cast_unsigned() != page.checksum.finalize()) {
+        if header
+            .checksum
+            .is_some_and(|expected| expected.cast_unsigned() != page.checksum.finalize())
+        {
             return Err(at_place("does not have its checksum"));
         }
         match header.kind {
@@ -162,7 +181,11 @@ impl Header {
     }
 
     fn read(bytes: &mut impl BufRead) -> io::Result<Self> {
-        let mut header = Self { uncompressed: -1, compressed: -1, ..Self::default() };
+        let mut header = Self {
+            uncompressed: -1,
+            compressed: -1,
+            ..Self::default()
+        };
         each_field(bytes, &mut |bytes, field, of| {
             match (field, of) {
                 (1, I32) => header.kind = Some(int(bytes)?),
@@ -178,7 +201,9 @@ impl Header {
                 })?,
                 (8, STRUCT) => each_field(bytes, &mut |bytes, field, of| {
                     match (field, of) {
-                        (5 | 6, I32) => header.levels = header.levels.saturating_add(int(bytes)?.max(0)),
+                        (5 | 6, I32) => {
+                            header.levels = header.levels.saturating_add(int(bytes)?.max(0))
+                        }
                         (7, FALSE) => header.is_uncompressed = true,
                         _ => skip(bytes, of, 1)?,
                     }
@@ -227,9 +252,17 @@ fn skip<R: BufRead>(bytes: &mut R, of: u8, depth: u8) -> io::Result<()> {
         }
         LIST | SET => {
             let head = byte(bytes)?;
-            let count = if head >> 4 == 15 { varint(bytes)? } else { u64::from(head >> 4) };
+            let count = if head >> 4 == 15 {
+                varint(bytes)?
+            } else {
+                u64::from(head >> 4)
+            };
             // Each element takes a byte at least, also a Boolean.
-            let of = if matches!(head & 15, TRUE | FALSE) { BYTE } else { head & 15 };
+            let of = if matches!(head & 15, TRUE | FALSE) {
+                BYTE
+            } else {
+                head & 15
+            };
             (0..count).try_for_each(|_| skip(bytes, of, depth + 1))
         }
         STRUCT => each_field(bytes, &mut |bytes, _, of| skip(bytes, of, depth + 1)),
@@ -239,7 +272,11 @@ fn skip<R: BufRead>(bytes: &mut R, of: u8, depth: u8) -> io::Result<()> {
 
 fn skip_bytes(bytes: &mut impl BufRead, count: u64) -> io::Result<()> {
     let skipped = io::copy(&mut bytes.take(count), &mut io::sink())?;
-    if skipped == count { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    if skipped == count {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
 }
 
 fn byte(bytes: &mut impl BufRead) -> io::Result<u8> {
@@ -267,7 +304,10 @@ fn int(bytes: &mut impl BufRead) -> io::Result<i32> {
 }
 
 fn invalid() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the header of a page is invalid")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the header of a page is invalid",
+    )
 }
 
 /// Writes the pages of a column with their checksums, which the library does not write.
@@ -297,34 +337,50 @@ impl PageWriter for ChecksummedPages<'_> {
 
 fn write_header(out: &mut Vec<u8>, page: &CompressedPage) -> Result<(), ParquetError> {
     let size = |size: usize| {
-        i32::try_from(size).map_err(|_| ParquetError::General("a page has more than 2 GiB".to_owned()))
+        i32::try_from(size)
+            .map_err(|_| ParquetError::General("a page has more than 2 GiB".to_owned()))
     };
     let values = size(usize::try_from(page.num_values()).unwrap_or(usize::MAX))?;
     let kind = match page.page_type() {
         PageType::DATA_PAGE => 0,
         PageType::DICTIONARY_PAGE => DICTIONARY,
-        other => return Err(ParquetError::General(format!("pages of the type {other:?} are not written"))),
+        other => {
+            return Err(ParquetError::General(format!(
+                "pages of the type {other:?} are not written"
+            )));
+        }
     };
     put_int(out, 1, kind);
     put_int(out, 1, size(page.uncompressed_size())?);
     put_int(out, 1, size(page.compressed_size())?);
     put_int(out, 1, crc32fast::hash(page.data()).cast_signed());
     match page.compressed_page() {
-        Page::DataPage { encoding, def_level_encoding, rep_level_encoding, .. } => {
+        Page::DataPage {
+            encoding,
+            def_level_encoding,
+            rep_level_encoding,
+            ..
+        } => {
             out.push(1 << 4 | STRUCT);
             put_int(out, 1, values);
             for encoding in [encoding, def_level_encoding, rep_level_encoding] {
                 put_int(out, 1, encoding_number(*encoding)?);
             }
         }
-        Page::DictionaryPage { encoding, is_sorted, .. } => {
+        Page::DictionaryPage {
+            encoding,
+            is_sorted,
+            ..
+        } => {
             out.push(3 << 4 | STRUCT);
             put_int(out, 1, values);
             put_int(out, 1, encoding_number(*encoding)?);
             out.push(1 << 4 | if *is_sorted { TRUE } else { FALSE });
         }
         Page::DataPageV2 { .. } => {
-            return Err(ParquetError::General("pages of the version 2 are not written".to_owned()));
+            return Err(ParquetError::General(
+                "pages of the version 2 are not written".to_owned(),
+            ));
         }
     }
     // The ends of both structures.
@@ -341,7 +397,11 @@ fn encoding_number(encoding: Encoding) -> Result<i32, ParquetError> {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => 6,
         Encoding::DELTA_BYTE_ARRAY => 7,
         Encoding::RLE_DICTIONARY => 8,
-        other => return Err(ParquetError::General(format!("the encoding {other:?} is not written"))),
+        other => {
+            return Err(ParquetError::General(format!(
+                "the encoding {other:?} is not written"
+            )));
+        }
     })
 }
 
@@ -373,15 +433,26 @@ mod tests {
                 statistics: None,
             };
             let mut out = Vec::new();
-            let spec = ChecksummedPages(&mut out).write_page(CompressedPage::new(page, 3 * size)).unwrap();
+            let spec = ChecksummedPages(&mut out)
+                .write_page(CompressedPage::new(page, 3 * size))
+                .unwrap();
             assert_eq!(spec.bytes_written, out.len() as u64);
             let mut bytes = &out[..];
             let header = Header::read(&mut bytes).unwrap();
             let checksum = crc32fast::hash(bytes);
             assert_eq!(bytes.len(), size);
             let sizes = (header.uncompressed, header.compressed);
-            assert_eq!(sizes, (i32::try_from(3 * size).unwrap(), i32::try_from(size).unwrap()));
-            assert_eq!((header.kind, header.checksum), (Some(0), Some(checksum.cast_signed())));
+            assert_eq!(
+                sizes,
+                (
+                    i32::try_from(3 * size).unwrap(),
+                    i32::try_from(size).unwrap()
+                )
+            );
+            assert_eq!(
+                (header.kind, header.checksum),
+                (Some(0), Some(checksum.cast_signed()))
+            );
         }
     }
 

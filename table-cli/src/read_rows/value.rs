@@ -6,8 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use table_core::model::{EdmType, EdmValue, Ticks};
 
 /// The types that are inferred, the narrowest first.
-const INFERABLE_TYPES: [EdmType; 5] =
-    [EdmType::Boolean, EdmType::Int32, EdmType::Int64, EdmType::Double, EdmType::DateTime];
+const INFERABLE_TYPES: [EdmType; 5] = [
+    EdmType::Boolean,
+    EdmType::Int32,
+    EdmType::Int64,
+    EdmType::Double,
+    EdmType::DateTime,
+];
 /// The bit of [`Evidence`] for times that all have a day, a time and a zone.
 const WHOLE_TIMES: u8 = 1 << INFERABLE_TYPES.len();
 
@@ -26,20 +31,32 @@ impl Evidence {
         }
         if let Ok(time) = time(text) {
             let Self(bits) = Self::of(&[EdmType::DateTime]);
-            return Self(if time.is_whole { bits | WHOLE_TIMES } else { bits });
+            return Self(if time.is_whole {
+                bits | WHOLE_TIMES
+            } else {
+                bits
+            });
         }
         let digits = text.strip_prefix('-').unwrap_or(text);
         let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
             && !(digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0."));
         let has_bare_exponent = digits.contains(['e', 'E']) && !digits.contains(['.', '+', '-']);
-        if is_number && !has_bare_exponent { Self::of_literal(text) } else { Self(0) }
+        if is_number && !has_bare_exponent {
+            Self::of_literal(text)
+        } else {
+            Self(0)
+        }
     }
 
     /// The types that a number of JSON can have.
     pub(super) fn of_literal(text: &str) -> Self {
         let exact = exact_double(text);
         if !is_whole(text.strip_prefix('-').unwrap_or(text)) {
-            return if exact.is_some() { Self::of(&[EdmType::Double]) } else { Self(0) };
+            return if exact.is_some() {
+                Self::of(&[EdmType::Double])
+            } else {
+                Self(0)
+            };
         }
         match (text.parse::<i32>(), text.parse::<i64>(), exact) {
             (Ok(_), ..) => Self::of(&[EdmType::Int32, EdmType::Int64, EdmType::Double]),
@@ -51,7 +68,12 @@ impl Evidence {
     }
 
     fn of(types: &[EdmType]) -> Self {
-        let bit = |of: &EdmType| INFERABLE_TYPES.iter().position(|known| known == of).map_or(0, |at| 1 << at);
+        let bit = |of: &EdmType| {
+            INFERABLE_TYPES
+                .iter()
+                .position(|known| known == of)
+                .map_or(0, |at| 1 << at)
+        };
         Self(types.iter().map(bit).fold(0, |bits, bit| bits | bit))
     }
 
@@ -63,7 +85,11 @@ impl Evidence {
     /// The narrowest type; text if there is no other.
     pub(super) fn narrowest(self) -> EdmType {
         let fits = |(at, _): &(usize, EdmType)| self.0 & 1 << at != 0;
-        INFERABLE_TYPES.into_iter().enumerate().find(fits).map_or(EdmType::String, |(_, of)| of)
+        INFERABLE_TYPES
+            .into_iter()
+            .enumerate()
+            .find(fits)
+            .map_or(EdmType::String, |(_, of)| of)
     }
 
     /// Whether the values are times, and some of them have no time of day or no zone.
@@ -86,8 +112,14 @@ pub(super) fn parse_value(text: &str, edm_type: EdmType) -> Result<EdmValue, &'s
         EdmType::DateTime => EdmValue::DateTime(time(text)?.ticks),
         EdmType::Double => EdmValue::Double(double(text)?),
         EdmType::Guid => EdmValue::Guid(text.parse().map_err(|_| OTHER)?),
-        EdmType::Int32 => EdmValue::Int32(text.parse().map_err(|_| "it is not a whole number of 32 bits")?),
-        EdmType::Int64 => EdmValue::Int64(text.parse().map_err(|_| "it is not a whole number of 64 bits")?),
+        EdmType::Int32 => EdmValue::Int32(
+            text.parse()
+                .map_err(|_| "it is not a whole number of 32 bits")?,
+        ),
+        EdmType::Int64 => EdmValue::Int64(
+            text.parse()
+                .map_err(|_| "it is not a whole number of 64 bits")?,
+        ),
         EdmType::String => EdmValue::String(text.to_owned()),
     })
 }
@@ -116,7 +148,10 @@ fn is_whole(digits: &str) -> bool {
 /// Parses a number that a Double holds: printed with as many digits as the text has, the Double has the digits of the text.
 fn exact_double(text: &str) -> Option<f64> {
     // Only numbers: Rust also parses `inf` and `nan`.
-    if !text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte)) {
+    if !text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte))
+    {
         return None;
     }
     let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
@@ -158,7 +193,10 @@ fn time(text: &str) -> Result<Time, &'static str> {
         return Err("it has more than 7 decimals, and a DateTime has 100 ns");
     }
     if let Ok(ticks) = text.parse::<Ticks>() {
-        return Ok(Time { ticks, is_whole: true });
+        return Ok(Time {
+            ticks,
+            is_whole: true,
+        });
     }
     let (day, rest) = text.split_at_checked(10).ok_or(OTHER)?;
     let is_day = day.bytes().enumerate().all(|(at, byte)| match at {
@@ -178,8 +216,13 @@ fn time(text: &str) -> Result<Time, &'static str> {
     let time = time.trim_end();
     let seconds = if time.len() == 5 { ":00" } else { "" };
     let zone = if zone.is_empty() { "Z" } else { zone };
-    let ticks = format!("{day}T{time}{seconds}{zone}").parse().map_err(|_| OTHER)?;
-    Ok(Time { ticks, is_whole: false })
+    let ticks = format!("{day}T{time}{seconds}{zone}")
+        .parse()
+        .map_err(|_| OTHER)?;
+    Ok(Time {
+        ticks,
+        is_whole: false,
+    })
 }
 
 #[cfg(test)]
@@ -191,9 +234,15 @@ mod tests {
         let inferred = |text: &str| Evidence::of_text(text).narrowest();
         assert_eq!(inferred("-7"), EdmType::Int32);
         assert_eq!(inferred("3000000000"), EdmType::Int64);
-        for text in
-            ["0.5", "2.50", "-1.5e300", "1e-05", "1e+16", "0.30000000000000004", "0.10000000000000001"]
-        {
+        for text in [
+            "0.5",
+            "2.50",
+            "-1.5e300",
+            "1e-05",
+            "1e+16",
+            "0.30000000000000004",
+            "0.10000000000000001",
+        ] {
             assert_eq!(inferred(text), EdmType::Double, "{text}");
         }
         assert_eq!(inferred("True"), EdmType::Boolean);
@@ -235,7 +284,11 @@ mod tests {
     #[test]
     fn values_have_one_type_that_changes_none() {
         let common = |texts: &[&str]| {
-            let all = texts.iter().map(|text| Evidence::of_text(text)).reduce(Evidence::and).unwrap();
+            let all = texts
+                .iter()
+                .map(|text| Evidence::of_text(text))
+                .reduce(Evidence::and)
+                .unwrap();
             all.narrowest()
         };
         assert_eq!(common(&["1", "3000000000"]), EdmType::Int64);
@@ -243,13 +296,23 @@ mod tests {
         assert_eq!(common(&["9007199254740993", "0.5"]), EdmType::String);
         assert_eq!(common(&["1", "2013-01-01T05:00:00Z"]), EdmType::String);
         let literals = |texts: &[&str]| {
-            texts.iter().map(|text| Evidence::of_literal(text)).reduce(Evidence::and).unwrap().narrowest()
+            texts
+                .iter()
+                .map(|text| Evidence::of_literal(text))
+                .reduce(Evidence::and)
+                .unwrap()
+                .narrowest()
         };
         assert_eq!(literals(&["1", "12e5"]), EdmType::Double);
         assert_eq!(literals(&["1", "89310860123456789012"]), EdmType::String);
         assert_eq!(literals(&["1e400"]), EdmType::String);
-        let times =
-            |texts: &[&str]| texts.iter().map(|text| Evidence::of_text(text)).reduce(Evidence::and).unwrap();
+        let times = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| Evidence::of_text(text))
+                .reduce(Evidence::and)
+                .unwrap()
+        };
         assert!(times(&["2013-01-01T05:00:00Z", "2024-02-01"]).completes_times());
         assert!(!times(&["2013-01-01T05:00:00Z"]).completes_times());
     }
@@ -258,16 +321,32 @@ mod tests {
     fn a_given_type_changes_no_number() {
         let double = |text: &str| parse_value(text, EdmType::Double);
         assert_eq!(double("12e5"), Ok(EdmValue::Double(12e5)));
-        assert_eq!(double("12345678901234567000"), Ok(EdmValue::Double(12_345_678_901_234_567_000.0)));
-        assert_eq!(double("3.14159265358979323846"), Ok(EdmValue::Double(std::f64::consts::PI)));
+        assert_eq!(
+            double("12345678901234567000"),
+            Ok(EdmValue::Double(12_345_678_901_234_567_000.0))
+        );
+        assert_eq!(
+            double("3.14159265358979323846"),
+            Ok(EdmValue::Double(std::f64::consts::PI))
+        );
         assert_eq!(double("-inf"), Ok(EdmValue::Double(f64::NEG_INFINITY)));
-        for text in ["1e400", "-1e400", "1e-400", "89310860123456789012", "9007199254740993", "five"] {
+        for text in [
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "89310860123456789012",
+            "9007199254740993",
+            "five",
+        ] {
             assert!(double(text).is_err(), "{text}");
         }
         let time = |text: &str| parse_value(text, EdmType::DateTime);
         assert_eq!(time("2024-02-01 10:11:12"), time("2024-02-01T10:11:12Z"));
         assert_eq!(time("2024-02-01"), time("2024-02-01T00:00:00Z"));
-        assert_eq!(time("2024-02-01 10:11:12 +01:00"), time("2024-02-01T09:11:12Z"));
+        assert_eq!(
+            time("2024-02-01 10:11:12 +01:00"),
+            time("2024-02-01T09:11:12Z")
+        );
         assert!(time("2024-02-01T00:00:00.123456789Z").is_err());
         assert!(time("2024-02-01T00:00:00.123456700Z").is_ok());
     }

@@ -34,7 +34,11 @@ async fn photos(store: impl TableStore, blobs: Arc<dyn ObjectStore>) -> LargeTab
 
 async fn fill(photos: &LargeTable<Photo>) {
     for number in 1..=2 {
-        let photo = Photo { album: "2013".to_owned(), number, image: vec![7; 100 * number as usize] };
+        let photo = Photo {
+            album: "2013".to_owned(),
+            number,
+            image: vec![7; 100 * number as usize],
+        };
         photos.insert(&photo).await.unwrap();
     }
 }
@@ -45,7 +49,12 @@ fn files(directory: &Path) -> Arc<dyn ObjectStore> {
 
 /// The length of the image of a photo.
 async fn image(photos: &LargeTable<Photo>, number: u32) -> usize {
-    photos.get_existing(Photo::key("2013", number).unwrap()).await.unwrap().image.len()
+    photos
+        .get_existing(Photo::key("2013", number).unwrap())
+        .await
+        .unwrap()
+        .image
+        .len()
 }
 
 #[test]
@@ -60,21 +69,36 @@ fn blobs_of_a_directory_are_backed_up_restored_and_examined() {
     let root = path("blobs/large");
     let run = |arguments: &[&str]| tables().args(arguments).assert();
     // Without the blobs, a backup says so.
-    run(&["backup", &store, &path("rows")]).code(1).stderr(contains("has a value in a blob"));
+    run(&["backup", &store, &path("rows")])
+        .code(1)
+        .stderr(contains("has a value in a blob"));
     run(&["backup", &store, &path("backup"), "--blobs", &root]).success();
     let copy = format!("embedded:{}", path("copy"));
-    run(&["restore", &path("backup"), &copy, "--blobs", &path("copied/large")]).success();
+    run(&[
+        "restore",
+        &path("backup"),
+        &copy,
+        "--blobs",
+        &path("copied/large"),
+    ])
+    .success();
     let length = on_disk(Path::new(&path("copy")), async |store| {
         image(&photos(store, files(Path::new(&path("copied")))).await, 2).await
     });
     assert_eq!(length, 200);
     let doctor = ["doctor", &*copy, "Photos", "--blobs"];
-    run(&[&doctor[..], &[&path("copied/large")]].concat()).success().stdout(contains("nothing is wrong"));
+    run(&[&doctor[..], &[&path("copied/large")]].concat())
+        .success()
+        .stdout(contains("nothing is wrong"));
     let empty = path("empty");
     std::fs::create_dir(&empty).unwrap();
     let damaged = run(&[&doctor[..], &[&empty]].concat()).code(4);
-    damaged.stdout(contains("missing blobs: rows whose large values are missing (2)"));
-    run(&["doctor", &copy, "Photos", "--blobs", "azure:"]).code(2).stderr(contains("CONTAINER"));
+    damaged.stdout(contains(
+        "missing blobs: rows whose large values are missing (2)",
+    ));
+    run(&["doctor", &copy, "Photos", "--blobs", "azure:"])
+        .code(2)
+        .stderr(contains("CONTAINER"));
     run(&["doctor", &copy, "Photos", "--blobs", "azure:photos"])
         .code(2)
         .stderr(contains("AZURE_STORAGE_CONNECTION_STRING"));
@@ -94,37 +118,87 @@ fn blobs_of_a_container_are_copied_and_backed_up() {
     let path = |name: &str| place.path().join(name).display().to_string();
     let run = |arguments: &[&str]| {
         let mut command = tables();
-        command.args(arguments).env("AZURITE_CONNECTION_STRING", &connection).assert()
+        command
+            .args(arguments)
+            .env("AZURITE_CONNECTION_STRING", &connection)
+            .assert()
     };
     let copy = format!("embedded:{}", path("copy"));
     let blobs = ["--blobs", "azurite:photos/large"];
     let to = path("copied/large");
-    run(&[&["copy", "azurite", &*copy, "--table", "Photos", "--to-blobs", &*to][..], &blobs].concat())
-        .success();
+    run(&[
+        &[
+            "copy",
+            "azurite",
+            &*copy,
+            "--table",
+            "Photos",
+            "--to-blobs",
+            &*to,
+        ][..],
+        &blobs,
+    ]
+    .concat())
+    .success();
     let length = on_disk(Path::new(&path("copy")), async |store| {
         image(&photos(store, files(Path::new(&path("copied")))).await, 1).await
     });
     assert_eq!(length, 100);
     let backup = path("backup");
-    run(&[&["backup", "azurite", &*backup, "--table", "Photos"][..], &blobs].concat()).success();
+    run(&[
+        &["backup", "azurite", &*backup, "--table", "Photos"][..],
+        &blobs,
+    ]
+    .concat())
+    .success();
     run(&[&["doctor", "azurite", "Photos"][..], &blobs].concat()).success();
     // A backup in a container, and from there into a store.
     let place = "azurite:photos/backups/monday";
-    run(&[&["backup", "azurite", place, "--table", "Photos"][..], &blobs].concat()).success();
-    run(&["backup", "azurite", place, "--table", "Photos", "--rows-only"])
-        .code(2)
-        .stderr(contains("has a complete backup"));
+    run(&[
+        &["backup", "azurite", place, "--table", "Photos"][..],
+        &blobs,
+    ]
+    .concat())
+    .success();
+    run(&[
+        "backup",
+        "azurite",
+        place,
+        "--table",
+        "Photos",
+        "--rows-only",
+    ])
+    .code(2)
+    .stderr(contains("has a complete backup"));
     let restored = format!("embedded:{}", path("restored"));
-    run(&["restore", place, &restored, "--check"]).success().stdout(contains("is complete: 1 tables"));
-    run(&["restore", place, &restored, "--blobs", &path("restored-blobs/large")]).success();
+    run(&["restore", place, &restored, "--check"])
+        .success()
+        .stdout(contains("is complete: 1 tables"));
+    run(&[
+        "restore",
+        place,
+        &restored,
+        "--blobs",
+        &path("restored-blobs/large"),
+    ])
+    .success();
     let length = on_disk(Path::new(&path("restored")), async |store| {
-        image(&photos(store, files(Path::new(&path("restored-blobs")))).await, 2).await
+        image(
+            &photos(store, files(Path::new(&path("restored-blobs")))).await,
+            2,
+        )
+        .await
     });
     assert_eq!(length, 200);
-    run(&["restore", "azurite:photos/backups/absent", &restored]).code(1).stderr(contains("backup.json"));
+    run(&["restore", "azurite:photos/backups/absent", &restored])
+        .code(1)
+        .stderr(contains("backup.json"));
     runtime.block_on(async {
         let mut listed = container.list(Some(&"large".into()));
-        let blob = futures_util::StreamExt::next(&mut listed).await.unwrap().unwrap();
+        let blob = futures_util::StreamExt::next(&mut listed)
+            .await
+            .unwrap()
+            .unwrap();
         container.delete(&blob.location).await.unwrap();
     });
     let missing = run(&[&["doctor", "azurite", "Photos", "--json"][..], &blobs].concat()).code(4);

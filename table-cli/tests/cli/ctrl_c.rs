@@ -26,7 +26,12 @@ struct Long {
 impl Long {
     /// Starts the command, stops it after its first line of progress, and checks its messages.
     fn stop(self) {
-        let Self { arguments, per_second, progress, resume } = self;
+        let Self {
+            arguments,
+            per_second,
+            progress,
+            resume,
+        } = self;
         let mut process = Command::new(assert_cmd::cargo::cargo_bin("tables"))
             .args(&arguments)
             .args(["--max-requests-per-second", &per_second.to_string()])
@@ -41,33 +46,55 @@ impl Long {
             let bytes = errors.read_line(&mut seen).unwrap();
             assert!(bytes > 0, "{arguments:?} has ended: {seen}");
         }
-        assert!(seen.contains(progress) && seen.contains(" requests"), "{arguments:?}: {seen}");
+        assert!(
+            seen.contains(progress) && seen.contains(" requests"),
+            "{arguments:?}: {seen}"
+        );
         // Every store and file here tells how much there is.
         assert!(seen.contains(" left"), "{arguments:?}: {seen}");
         interrupt(&process);
         errors.read_to_string(&mut seen).unwrap();
-        assert_eq!(process.wait().unwrap().code(), Some(1), "{arguments:?}: {seen}");
-        assert!(seen.contains("error: interrupted: ") && seen.contains(resume), "{arguments:?}: {seen}");
+        assert_eq!(
+            process.wait().unwrap().code(),
+            Some(1),
+            "{arguments:?}: {seen}"
+        );
+        assert!(
+            seen.contains("error: interrupted: ") && seen.contains(resume),
+            "{arguments:?}: {seen}"
+        );
     }
 }
 
 fn interrupt(process: &Child) {
     let id = process.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 fn lines() -> String {
     let mut lines = String::new();
     for n in 0..ROWS {
         let partition = n % 7;
-        writeln!(lines, r#"{{"PartitionKey":"p{partition}","RowKey":"{n:07}","N":{n}}}"#).unwrap();
+        writeln!(
+            lines,
+            r#"{{"PartitionKey":"p{partition}","RowKey":"{n:07}","N":{n}}}"#
+        )
+        .unwrap();
     }
     lines
 }
 
 fn rows(directory: &Path) -> usize {
     let table = TableName::new("Rows").unwrap();
-    on_disk(directory, async |store| store.query_all(&table, &Query::new()).await.unwrap().len())
+    on_disk(directory, async |store| {
+        store.query_all(&table, &Query::new()).await.unwrap().len()
+    })
 }
 
 #[test]
@@ -77,19 +104,37 @@ fn long_commands_show_progress_and_stop_cleanly() {
     let store = |name: &str| format!("embedded:{}", path(name));
     fs::write(path("rows.jsonl"), lines()).unwrap();
     for name in ["source", "emptied"] {
-        let import = ["import", &store(name), "Rows", "--from", &path("rows.jsonl"), "--quiet"];
+        let import = [
+            "import",
+            &store(name),
+            "Rows",
+            "--from",
+            &path("rows.jsonl"),
+            "--quiet",
+        ];
         tables().args(import).assert().success();
     }
-    tables().args(["backup", &store("source"), &path("monday"), "--quiet"]).assert().success();
+    tables()
+        .args(["backup", &store("source"), &path("monday"), "--quiet"])
+        .assert()
+        .success();
     let long = |arguments: &[&str], per_second, progress, resume| Long {
-        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        arguments: arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect(),
         per_second,
         progress,
         resume,
     };
     let source = store("source");
     let commands = [
-        long(&["count", &source, "Rows"], 2, " rows counted, ", "run the same command again"),
+        long(
+            &["count", &source, "Rows"],
+            2,
+            " rows counted, ",
+            "run the same command again",
+        ),
         long(
             &["export", &source, "Rows", "--to", &path("all.csv")],
             2,
@@ -97,13 +142,29 @@ fn long_commands_show_progress_and_stop_cleanly() {
             "starts the files again",
         ),
         long(
-            &["import", &store("imported"), "Rows", "--from", &path("rows.jsonl")],
+            &[
+                "import",
+                &store("imported"),
+                "Rows",
+                "--from",
+                &path("rows.jsonl"),
+            ],
             20,
             " rows imported, ",
             "--mode upsert to go on",
         ),
-        long(&["copy", &source, &store("copied")], 20, " rows copied, ", "continues the copy"),
-        long(&["backup", &source, &path("tuesday")], 2, " rows backed up, ", "continues the backup"),
+        long(
+            &["copy", &source, &store("copied")],
+            20,
+            " rows copied, ",
+            "continues the copy",
+        ),
+        long(
+            &["backup", &source, &path("tuesday")],
+            2,
+            " rows backed up, ",
+            "continues the backup",
+        ),
         long(
             &["restore", &path("monday"), &store("restored")],
             20,
@@ -116,10 +177,23 @@ fn long_commands_show_progress_and_stop_cleanly() {
             " rows deleted, ",
             "to delete the rest",
         ),
-        long(&["doctor", &source, "Rows"], 2, " rows examined, ", "nothing was changed"),
-        long(&["plot", &source, "Rows", "--to", &path("rows.svg")], 2, " rows read, ", "no file was written"),
+        long(
+            &["doctor", &source, "Rows"],
+            2,
+            " rows examined, ",
+            "nothing was changed",
+        ),
+        long(
+            &["plot", &source, "Rows", "--to", &path("rows.svg")],
+            2,
+            " rows read, ",
+            "no file was written",
+        ),
     ];
-    let running: Vec<_> = commands.into_iter().map(|command| thread::spawn(|| command.stop())).collect();
+    let running: Vec<_> = commands
+        .into_iter()
+        .map(|command| thread::spawn(|| command.stop()))
+        .collect();
     for command in running {
         command.join().expect("the command stops cleanly");
     }
@@ -134,7 +208,15 @@ fn long_commands_show_progress_and_stop_cleanly() {
     some("emptied");
     // The same commands again, as the messages say.
     let again: [&[&str]; 4] = [
-        &["import", &store("imported"), "Rows", "--from", &path("rows.jsonl"), "--mode", "upsert"],
+        &[
+            "import",
+            &store("imported"),
+            "Rows",
+            "--from",
+            &path("rows.jsonl"),
+            "--mode",
+            "upsert",
+        ],
         &["copy", &source, &store("copied")],
         &["restore", &path("monday"), &store("restored")],
         &["backup", &source, &path("tuesday")],

@@ -25,8 +25,13 @@ const KEYS: [&str; 6] = [
 ];
 
 async fn flights(store: &dyn TableStore, table: &str) -> Vec<Entity> {
-    let rows = store.query_all(&TableName::new(table).unwrap(), &Query::new()).await.unwrap();
-    rows.into_iter().map(|row| row.with_system(None, None)).collect()
+    let rows = store
+        .query_all(&TableName::new(table).unwrap(), &Query::new())
+        .await
+        .unwrap();
+    rows.into_iter()
+        .map(|row| row.with_system(None, None))
+        .collect()
 }
 
 fn on_disk_at(directory: &Path) -> Vec<Entity> {
@@ -42,43 +47,92 @@ fn round_trip(csv: &Path, count: usize, for_azurite: (&str, impl Fn(&Entity) -> 
 
     let (from, csv) = (store("first"), csv.display().to_string());
     let import = ["import", &from, "Flights", "--from", &csv];
-    tables().args(import).args(KEYS).arg("--quiet").assert().success();
+    tables()
+        .args(import)
+        .args(KEYS)
+        .arg("--quiet")
+        .assert()
+        .success();
     let expected = on_disk_at(&directory.path().join("first"));
     assert_eq!(expected.len(), count);
     // Not `assert_eq`, which would print every flight.
-    let same = |found: &[Entity], what: &str| assert!(found == expected, "the flights differ: {what}");
+    let same =
+        |found: &[Entity], what: &str| assert!(found == expected, "the flights differ: {what}");
 
     for name in ["flights.parquet", "flights.jsonl.zst"] {
         run(&["export", &from, "Flights", "--to", &path(name)]);
         let to = store(&format!("from {name}"));
         run(&["import", &to, "Flights", "--from", &path(name)]);
-        same(&on_disk_at(&directory.path().join(format!("from {name}"))), name);
+        same(
+            &on_disk_at(&directory.path().join(format!("from {name}"))),
+            name,
+        );
     }
     run(&["backup", &from, &path("backup")]);
     run(&["restore", &path("backup"), &store("restored")]);
     same(&on_disk_at(&directory.path().join("restored")), "backup");
 
     let served = served([]);
-    let memory = ["import", "env:MEMORY", "Flights", "--quiet", "--from", &path("flights.parquet")];
-    tables().args(memory).env("MEMORY", &served.secret).assert().success();
+    let memory = [
+        "import",
+        "env:MEMORY",
+        "Flights",
+        "--quiet",
+        "--from",
+        &path("flights.parquet"),
+    ];
+    tables()
+        .args(memory)
+        .env("MEMORY", &served.secret)
+        .assert()
+        .success();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let open = |connection: &str| AzureTableStore::from_connection_string(connection, None).unwrap();
-    same(&runtime.block_on(flights(&open(&served.secret), "Flights")), "memory");
+    let open =
+        |connection: &str| AzureTableStore::from_connection_string(connection, None).unwrap();
+    same(
+        &runtime.block_on(flights(&open(&served.secret), "Flights")),
+        "memory",
+    );
 
     let (filter, is_selected) = for_azurite;
-    run(&["export", &from, "Flights", "--filter", filter, "--to", &path("some.parquet")]);
+    run(&[
+        "export",
+        &from,
+        "Flights",
+        "--filter",
+        filter,
+        "--to",
+        &path("some.parquet"),
+    ]);
     let emulator = Azurite::shared().connection_string();
     let table = format!("Flights{}", fastrand::u64(..));
-    let import = ["import", "azurite", &table, "--quiet", "--from", &path("some.parquet")];
-    tables().args(import).env("AZURITE_CONNECTION_STRING", &emulator).assert().success();
+    let import = [
+        "import",
+        "azurite",
+        &table,
+        "--quiet",
+        "--from",
+        &path("some.parquet"),
+    ];
+    tables()
+        .args(import)
+        .env("AZURITE_CONNECTION_STRING", &emulator)
+        .assert()
+        .success();
     let found = runtime.block_on(flights(&open(&emulator), &table));
     let selected: Vec<_> = expected.into_iter().filter(is_selected).collect();
-    assert!(!selected.is_empty() && found == selected, "the flights differ: Azurite");
+    assert!(
+        !selected.is_empty() && found == selected,
+        "the flights differ: Azurite"
+    );
 }
 
 #[test]
 fn flights_survive_every_format_and_store() {
-    let january = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/flights.csv.zst");
+    let january = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../examples/data/flights.csv.zst"
+    );
     let lines = BufReader::new(zstd::Decoder::new(File::open(january).unwrap()).unwrap()).lines();
     let directory = tempfile::tempdir().unwrap();
     let csv = directory.path().join("flights.csv");

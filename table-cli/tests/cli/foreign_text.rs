@@ -21,8 +21,9 @@ const TURN: &str = "\u{202e}";
 /// Refuses active characters in what a command has printed, and returns both outputs.
 fn inert(done: &Assert) -> String {
     let output = done.get_output();
-    let text =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8(bytes.clone()).unwrap()).concat();
+    let text = [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8(bytes.clone()).unwrap())
+        .concat();
     let is_active = |c: char| c.is_control() && !['\n', '\t'].contains(&c) || TURN.contains(c);
     assert!(!text.contains(is_active), "{text:?}");
     text
@@ -45,55 +46,127 @@ fn names_in_a_manifest_are_escaped() {
                 "a_{Age}".parse().unwrap(),
             )
         };
-        let row = StoredIndex::new(&definition, IndexState::DeleteOnly).to_entity().unwrap();
-        store.write(&TableName::new("Employees").unwrap(), Operation::Insert(row)).await.unwrap();
+        let row = StoredIndex::new(&definition, IndexState::DeleteOnly)
+            .to_entity()
+            .unwrap();
+        store
+            .write(
+                &TableName::new("Employees").unwrap(),
+                Operation::Insert(row),
+            )
+            .await
+            .unwrap();
     });
     let listed = inert(&tables().args(["list", &store, "--long"]).assert().success());
     assert!(listed.contains(r"age\u202e (delete-only)"), "{listed}");
-    let indexes = inert(&tables().args(["index", &store, "Employees", "list"]).assert().success());
-    assert!(indexes.contains(r"age\u202e") && indexes.contains(r"of Person\u001b[2J"), "{indexes}");
+    let indexes = inert(
+        &tables()
+            .args(["index", &store, "Employees", "list"])
+            .assert()
+            .success(),
+    );
+    assert!(
+        indexes.contains(r"age\u202e") && indexes.contains(r"of Person\u001b[2J"),
+        "{indexes}"
+    );
     let found = inert(&tables().args(["doctor", &store]).assert().success());
     assert!(found.contains(r"the index age\u202e."), "{found}");
-    let unknown = inert(&tables().args(["index", &store, "Employees", "scrub", "x"]).assert().code(2));
+    let unknown = inert(
+        &tables()
+            .args(["index", &store, "Employees", "scrub", "x"])
+            .assert()
+            .code(2),
+    );
     assert!(unknown.contains(r"age\u202e"), "{unknown}");
 }
 
 #[test]
 fn keys_values_and_headers_are_escaped_for_people_and_exact_for_programs() {
     let key = format!("a{TURN}");
-    let (_directory, store) =
-        embedded([Entity::new("p", &key).unwrap().with("Text", format!("{CLEAR}{TURN}\u{9b}2J\n"))]);
-    let query =
-        |format: &str| tables().args(["query", &store, "Employees", "--format", format]).assert().success();
+    let (_directory, store) = embedded([Entity::new("p", &key)
+        .unwrap()
+        .with("Text", format!("{CLEAR}{TURN}\u{9b}2J\n"))]);
+    let query = |format: &str| {
+        tables()
+            .args(["query", &store, "Employees", "--format", format])
+            .assert()
+            .success()
+    };
     let table = inert(&query("table"));
     assert!(table.contains(r"\u001b[2J\u202e\u009b2J\u000a"), "{table}");
     // Standard output is no terminal here.
     for format in ["json", "csv"] {
         let out = String::from_utf8(query(format).get_output().stdout.clone()).unwrap();
-        assert!(out.contains(&format!("{TURN}\u{9b}2J")), "{format}: {out:?}");
+        assert!(
+            out.contains(&format!("{TURN}\u{9b}2J")),
+            "{format}: {out:?}"
+        );
     }
     // A column that no property can be called, and a row that exists, are named.
     let csv = format!("PartitionKey,RowKey,a{CLEAR}\np,{key},7\n");
     let mut import = tables();
-    import.args(["import", &store, "Employees", "--from", "-", "--format", "csv"]).write_stdin(csv);
+    import
+        .args([
+            "import",
+            &store,
+            "Employees",
+            "--from",
+            "-",
+            "--format",
+            "csv",
+        ])
+        .write_stdin(csv);
     assert!(inert(&import.assert().code(2)).contains(r"a\u{1b}[2J"));
     let mut import = tables();
     let csv = format!("PartitionKey,RowKey,a\np,{key},7\n");
-    import.args(["import", &store, "Employees", "--from", "-", "--format", "csv"]).write_stdin(csv);
+    import
+        .args([
+            "import",
+            &store,
+            "Employees",
+            "--from",
+            "-",
+            "--format",
+            "csv",
+        ])
+        .write_stdin(csv);
     assert!(inert(&import.assert().code(3)).contains(r"a\u202e"));
-    let absent = inert(&tables().args(["get", &store, "Employees", "p", TURN]).assert().code(1));
+    let absent = inert(
+        &tables()
+            .args(["get", &store, "Employees", "p", TURN])
+            .assert()
+            .code(1),
+    );
     assert!(absent.contains(r"\u202e"), "{absent}");
-    inert(&tables().args(["query", &store, "Employees", "--top", CLEAR]).assert().code(2));
-    inert(&tables().args(["query", &store, "Employees", "--top", TURN]).assert().code(2));
+    inert(
+        &tables()
+            .args(["query", &store, "Employees", "--top", CLEAR])
+            .assert()
+            .code(2),
+    );
+    inert(
+        &tables()
+            .args(["query", &store, "Employees", "--top", TURN])
+            .assert()
+            .code(2),
+    );
 }
 
 #[test]
 fn the_source_of_a_backup_is_escaped() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join(format!("x{CLEAR}\nerror: "));
-    on_disk(&directory, async |store| fill(&store, "Employees", employees()).await);
-    let (store, backup) = (format!("embedded:{}", directory.display()), place.path().join("monday"));
-    tables().args(["backup", &store, backup.to_str().unwrap(), "--quiet"]).assert().success();
+    on_disk(&directory, async |store| {
+        fill(&store, "Employees", employees()).await
+    });
+    let (store, backup) = (
+        format!("embedded:{}", directory.display()),
+        place.path().join("monday"),
+    );
+    tables()
+        .args(["backup", &store, backup.to_str().unwrap(), "--quiet"])
+        .assert()
+        .success();
     let check = ["restore", backup.to_str().unwrap(), "memory", "--check"];
     let shown = inert(&tables().args(check).assert().success());
     assert!(shown.contains(r"/x\u001b[2J\u000aerror:  from "), "{shown}");
@@ -125,10 +198,18 @@ fn malicious_service() -> String {
 #[test]
 fn the_error_of_a_service_is_escaped_and_begins_no_line() {
     let mut list = tables();
-    list.args(["list", "env:BAD"]).env("BAD", malicious_service());
+    list.args(["list", "env:BAD"])
+        .env("BAD", malicious_service());
     let shown = inert(&list.assert().code(1));
     assert!(shown.contains(r"see\u001b[2J"), "{shown}");
-    assert_eq!(shown.lines().filter(|line| line.starts_with("error:")).count(), 1, "{shown}");
+    assert_eq!(
+        shown
+            .lines()
+            .filter(|line| line.starts_with("error:"))
+            .count(),
+        1,
+        "{shown}"
+    );
 }
 
 #[test]
@@ -139,7 +220,12 @@ fn secrets_in_the_wrong_place_are_not_repeated() {
     let keys = format!(r#"{{"keys":[{{"id":"a","aes":"{key}"}}]}}"#);
     for arguments in [
         &["serve", "memory", "--account", &account][..],
-        &["serve", "memory", "--account", &format!("orders:file:{key}")],
+        &[
+            "serve",
+            "memory",
+            "--account",
+            &format!("orders:file:{key}"),
+        ],
         &["serve", "memory", "--account", &format!("{key}:env:ABSENT")],
         &["list", &variable],
         &["list", &file],
@@ -148,8 +234,17 @@ fn secrets_in_the_wrong_place_are_not_repeated() {
         &["query", "memory", "Employees", "--keys", &keys],
         &["query", "memory", "Employees", "--keys", key],
     ] {
-        tables().args(arguments).assert().code(2).stdout("").stderr(contains(key).not());
+        tables()
+            .args(arguments)
+            .assert()
+            .code(2)
+            .stdout("")
+            .stderr(contains(key).not());
     }
     // A name is repeated: it tells what to set.
-    tables().args(["list", "env:ABSENT"]).assert().code(2).stderr(contains("ABSENT"));
+    tables()
+        .args(["list", "env:ABSENT"])
+        .assert()
+        .code(2)
+        .stderr(contains("ABSENT"));
 }

@@ -29,11 +29,18 @@ impl Place {
         let path = directory.path().join(name);
         fs::write(&path, bytes).unwrap();
         let store = format!("embedded:{}", directory.path().join("store").display());
-        Self { path: path.display().to_string(), directory, store }
+        Self {
+            path: path.display().to_string(),
+            directory,
+            store,
+        }
     }
 
     fn import(&self, arguments: &[&str]) -> Assert {
-        tables().args(["import", &self.store, "Imported", "--from", &self.path]).args(arguments).assert()
+        tables()
+            .args(["import", &self.store, "Imported", "--from", &self.path])
+            .args(arguments)
+            .assert()
     }
 
     /// The file is refused before the store is opened.
@@ -50,13 +57,20 @@ impl Place {
 
 fn rows(directory: &Path) -> Vec<Entity> {
     on_disk(directory, async |store| {
-        let rows = store.query_all(&TableName::new("Imported").unwrap(), &Query::new()).await.unwrap();
-        rows.into_iter().map(|row| row.with_system(None, None)).collect()
+        let rows = store
+            .query_all(&TableName::new("Imported").unwrap(), &Query::new())
+            .await
+            .unwrap();
+        rows.into_iter()
+            .map(|row| row.with_system(None, None))
+            .collect()
     })
 }
 
 fn keys(rows: &[Entity]) -> Vec<(&str, &str)> {
-    rows.iter().map(|row| (row.key().partition(), row.key().row())).collect()
+    rows.iter()
+        .map(|row| (row.key().partition(), row.key().row()))
+        .collect()
 }
 
 fn new(row: &str) -> Entity {
@@ -67,12 +81,17 @@ fn new(row: &str) -> Entity {
 fn accounts() -> [(&'static str, String, Option<crate::support::Served>); 2] {
     let served = served([]);
     let secret = served.secret.clone();
-    [("served", secret, Some(served)), ("Azurite", Azurite::shared().connection_string(), None)]
+    [
+        ("served", secret, Some(served)),
+        ("Azurite", Azurite::shared().connection_string(), None),
+    ]
 }
 
 fn on_account(secret: &str, arguments: &[&str]) -> Assert {
     let mut command = tables();
-    command.args(arguments).env("AZURE_STORAGE_CONNECTION_STRING", secret);
+    command
+        .args(arguments)
+        .env("AZURE_STORAGE_CONNECTION_STRING", secret);
     command.assert()
 }
 
@@ -80,8 +99,21 @@ fn on_account(secret: &str, arguments: &[&str]) -> Assert {
 async fn index_by_value(store: impl TableStore, table: &str) {
     let table = TableName::new(table).unwrap();
     store.create_table_if_missing(&table).await.unwrap();
-    let by_value = Index::keyed("v", Placement::OtherPartition, "v_{V}", "{PartitionKey}_{RowKey}").unwrap();
-    IndexedEntities::open(store.into_shared(), table, vec![by_value], IndexOptions::default()).await.unwrap();
+    let by_value = Index::keyed(
+        "v",
+        Placement::OtherPartition,
+        "v_{V}",
+        "{PartitionKey}_{RowKey}",
+    )
+    .unwrap();
+    IndexedEntities::open(
+        store.into_shared(),
+        table,
+        vec![by_value],
+        IndexOptions::default(),
+    )
+    .await
+    .unwrap();
 }
 
 /// 8 values for each of 100 keys, in ascending order, one key after another and mixed.
@@ -100,12 +132,25 @@ fn values_in_order() -> String {
 fn rows_of_one_key_are_written_in_the_order_of_the_file() {
     for mode in ["upsert", "merge"] {
         let place = Place::new("in-order.csv", values_in_order());
-        on_disk(&place.directory.path().join("store"), async |store| index_by_value(store, "Imported").await);
-        place.import(&["--mode", mode]).success().stderr(contains("800 rows imported, 0 skipped"));
+        on_disk(&place.directory.path().join("store"), async |store| {
+            index_by_value(store, "Imported").await
+        });
+        place
+            .import(&["--mode", mode])
+            .success()
+            .stderr(contains("800 rows imported, 0 skipped"));
         let rows = place.rows();
-        let entities: Vec<_> = rows.iter().filter(|row| row.key().partition() == "a").collect();
+        let entities: Vec<_> = rows
+            .iter()
+            .filter(|row| row.key().partition() == "a")
+            .collect();
         assert_eq!(entities.len(), 100);
-        assert!(entities.iter().all(|row| row.get("V") == Some(ValueRef::Int32(8))), "{mode}");
+        assert!(
+            entities
+                .iter()
+                .all(|row| row.get("V") == Some(ValueRef::Int32(8))),
+            "{mode}"
+        );
     }
 }
 
@@ -117,11 +162,22 @@ fn rows_of_one_key_are_written_in_order_to_accounts() {
             "PartitionKey,RowKey,V\na,1,1\na,1,2\na,1,3\na,1,4\na,1,5\na,1,6\na,1,7\na,1,8\n",
         );
         let store = AzureTableStore::from_connection_string(&secret, None).unwrap();
-        tokio::runtime::Runtime::new().unwrap().block_on(index_by_value(store, "InOrder"));
+        tokio::runtime::Runtime::new()
+            .unwrap()
+            .block_on(index_by_value(store, "InOrder"));
         for mode in ["upsert", "merge"] {
             on_account(
                 &secret,
-                &["import", "azure", "InOrder", "--from", &place.path, "--mode", mode, "--quiet"],
+                &[
+                    "import",
+                    "azure",
+                    "InOrder",
+                    "--from",
+                    &place.path,
+                    "--mode",
+                    mode,
+                    "--quiet",
+                ],
             )
             .success();
             let stored = on_account(&secret, &["get", "azure", "InOrder", "a", "1"]).success();
@@ -134,23 +190,44 @@ fn rows_of_one_key_are_written_in_order_to_accounts() {
 #[test]
 fn a_repeated_column_is_refused_at_the_header() {
     for (text, arguments, reason) in [
-        ("PartitionKey,RowKey,a,a\np,1,x,y\n", &[][..], r#"two columns are called "a""#),
-        ("PartitionKey,RowKey,a,a@type,a@type\np,1,x,,y\n", &[], "two columns"),
-        ("PartitionKey,RowKey,RowKey\np,1,x\n", &[], r#"two columns are called "RowKey""#),
-        ("PartitionKey,RowKey,a,b\np,1,x,y\n", &["--rename", "b=a"], "both become 'a'"),
+        (
+            "PartitionKey,RowKey,a,a\np,1,x,y\n",
+            &[][..],
+            r#"two columns are called "a""#,
+        ),
+        (
+            "PartitionKey,RowKey,a,a@type,a@type\np,1,x,,y\n",
+            &[],
+            "two columns",
+        ),
+        (
+            "PartitionKey,RowKey,RowKey\np,1,x\n",
+            &[],
+            r#"two columns are called "RowKey""#,
+        ),
+        (
+            "PartitionKey,RowKey,a,b\np,1,x,y\n",
+            &["--rename", "b=a"],
+            "both become 'a'",
+        ),
         (
             "PartitionKey,RowKey,Timestamp,a\np,1,2013-01-01T00:00:00Z,y\n",
             &["--keep-timestamp", "a"],
             "both become 'a'",
         ),
     ] {
-        Place::new("e.csv", text).refused(arguments, 2).stderr(contains(reason));
+        Place::new("e.csv", text)
+            .refused(arguments, 2)
+            .stderr(contains(reason));
     }
     let place = Place::new(
         "e.jsonl",
         "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"a\":1,\"a\":2}\n{\"PartitionKey\":\"p\",\"RowKey\":\"2\"}\n",
     );
-    place.import(&[]).code(3).stderr(contains("line 1: the member \"a\" occurs twice"));
+    place
+        .import(&[])
+        .code(3)
+        .stderr(contains("line 1: the member \"a\" occurs twice"));
     assert_eq!(place.rows(), [new("2")]);
 }
 
@@ -163,14 +240,21 @@ fn formats(csv: &str) -> Vec<Place> {
         let mut rows = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let names = rows.next().unwrap();
         let object = |row: Vec<&str>| {
-            let members: Vec<_> =
-                names.iter().zip(row).map(|(name, value)| format!("{name:?}:{value:?}")).collect();
+            let members: Vec<_> = names
+                .iter()
+                .zip(row)
+                .map(|(name, value)| format!("{name:?}:{value:?}"))
+                .collect();
             format!("{{{}}}\n", members.join(","))
         };
         rows.map(object).collect()
     };
     let array = format!("[{}]", lines.trim_end().replace('\n', ","));
-    vec![csv, Place::new("e.jsonl", lines), Place::new("e.json", array)]
+    vec![
+        csv,
+        Place::new("e.jsonl", lines),
+        Place::new("e.json", array),
+    ]
 }
 
 #[test]
@@ -178,13 +262,30 @@ fn templates_take_the_key_columns_that_the_file_has() {
     let by_city = ["--partition-key", "{PartitionKey}", "--row-key", "{id}"];
     for place in formats("PartitionKey,id,v\nlondon,1,a\nparis,2,b\nparis,1,c\n") {
         place.import(&by_city).success();
-        assert_eq!(keys(&place.rows()), [("london", "1"), ("paris", "1"), ("paris", "2")], "{}", place.path);
+        assert_eq!(
+            keys(&place.rows()),
+            [("london", "1"), ("paris", "1"), ("paris", "2")],
+            "{}",
+            place.path
+        );
     }
     for (text, arguments, reason) in [
-        ("Partitionkey,id\nlondon,1\n", &by_city[..], "'PartitionKey'"),
+        (
+            "Partitionkey,id\nlondon,1\n",
+            &by_city[..],
+            "'PartitionKey'",
+        ),
         ("id,v\n1,a\n", &by_city, "'PartitionKey'"),
-        ("PartitionKey,RowKey,id\np,lost,1\n", &by_city, "a column RowKey, and no key template names it"),
-        ("id,v\n1,a\n", &["--partition-key", "{v}", "--row-key", "{Id}"], "'Id'"),
+        (
+            "PartitionKey,RowKey,id\np,lost,1\n",
+            &by_city,
+            "a column RowKey, and no key template names it",
+        ),
+        (
+            "id,v\n1,a\n",
+            &["--partition-key", "{v}", "--row-key", "{Id}"],
+            "'Id'",
+        ),
         ("PartitionKey,v\np,1\n", &[], "no column RowKey"),
     ] {
         for place in formats(text) {
@@ -195,15 +296,23 @@ fn templates_take_the_key_columns_that_the_file_has() {
         }
     }
     let place = Place::new("e.csv", "PartitionKey,RowKey,id\np,kept,1\n");
-    place.import(&[&by_city[..], &["--rename", "RowKey=Old"]].concat()).success();
+    place
+        .import(&[&by_city[..], &["--rename", "RowKey=Old"]].concat())
+        .success();
     assert_eq!(place.rows(), [new("1").with("Old", "kept").with("id", 1)]);
 }
 
 #[test]
 fn keys_in_another_case_are_read_and_told() {
-    for text in ["partitionKey,rowKey,V\np,1,x\n", "Partition Key, row_key ,V\np,1,x\n"] {
+    for text in [
+        "partitionKey,rowKey,V\np,1,x\n",
+        "Partition Key, row_key ,V\np,1,x\n",
+    ] {
         for place in formats(text) {
-            place.import(&[]).success().stderr(contains("is read as the PartitionKey"));
+            place
+                .import(&[])
+                .success()
+                .stderr(contains("is read as the PartitionKey"));
             assert_eq!(place.rows(), [new("1").with("V", "x")], "{}", place.path);
         }
     }
@@ -214,28 +323,46 @@ fn keys_in_another_case_are_read_and_told() {
 
 #[test]
 fn a_number_as_key_is_decimal_text() {
-    for (name, text) in
-        [("e.csv", "id,v\n0,a\n-5,b\n"), ("e.jsonl", "{\"id\":0,\"v\":\"a\"}\n{\"id\":-5,\"v\":\"b\"}\n")]
-    {
+    for (name, text) in [
+        ("e.csv", "id,v\n0,a\n-5,b\n"),
+        (
+            "e.jsonl",
+            "{\"id\":0,\"v\":\"a\"}\n{\"id\":-5,\"v\":\"b\"}\n",
+        ),
+    ] {
         let place = Place::new(name, text);
-        place.import(&["--partition-key", "p", "--row-key", "{id}"]).success();
+        place
+            .import(&["--partition-key", "p", "--row-key", "{id}"])
+            .success();
         assert_eq!(keys(&place.rows()), [("p", "-5"), ("p", "0")]);
         let place = Place::new(name, text);
-        place.import(&["--partition-key", "p", "--row-key", "{id:i32}"]).success();
-        assert_eq!(keys(&place.rows()), [("p", "2147483643"), ("p", "2147483648")]);
+        place
+            .import(&["--partition-key", "p", "--row-key", "{id:i32}"])
+            .success();
+        assert_eq!(
+            keys(&place.rows()),
+            [("p", "2147483643"), ("p", "2147483648")]
+        );
     }
 }
 
 #[test]
 fn a_number_that_no_type_holds_stays_text() {
     let long = ["89310860123456789012", "89310860123456789013"];
-    let csv = format!("PartitionKey,RowKey,N,E,F\np,1,{},12e5,1e400\np,2,{},7,2\n", long[0], long[1]);
+    let csv = format!(
+        "PartitionKey,RowKey,N,E,F\np,1,{},12e5,1e400\np,2,{},7,2\n",
+        long[0], long[1]
+    );
     let lines = format!(
         "{{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"N\":{},\"E\":12e5,\"F\":1e400}}\n{{\"PartitionKey\":\"p\",\"RowKey\":\"2\",\"N\":{},\"E\":7,\"F\":2}}\n",
         long[0], long[1]
     );
     let array = format!("[{}]", lines.trim_end().replace('\n', ","));
-    for (name, text, is_json) in [("e.csv", csv, false), ("e.jsonl", lines, true), ("e.json", array, true)] {
+    for (name, text, is_json) in [
+        ("e.csv", csv, false),
+        ("e.jsonl", lines, true),
+        ("e.json", array, true),
+    ] {
         let place = Place::new(name, text);
         place.import(&[]).success().stderr(contains("N=Edm.String"));
         let rows = place.rows();
@@ -243,7 +370,11 @@ fn a_number_that_no_type_holds_stays_text() {
             assert_eq!(row.get("N"), Some(ValueRef::String(text)), "{name}");
         }
         // In JSON `12e5` is a number, and a Double has it. As text of CSV it may be an identifier.
-        let expected = if is_json { ValueRef::Double(12e5) } else { ValueRef::String("12e5") };
+        let expected = if is_json {
+            ValueRef::Double(12e5)
+        } else {
+            ValueRef::String("12e5")
+        };
         assert_eq!(rows[0].get("E"), Some(expected), "{name}");
         assert_eq!(rows[0].get("F"), Some(ValueRef::String("1e400")), "{name}");
         let place = Place::new(name, fs::read(&place.path).unwrap());
@@ -259,12 +390,20 @@ fn the_numbers_of_a_property_have_one_type() {
     let lines = "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"A\":1,\"B\":1}\n{\"PartitionKey\":\"p\",\"RowKey\":\"2\",\"A\":2.5,\"B\":3000000000}\n";
     for (name, text) in [
         ("e.jsonl", lines.to_owned()),
-        ("e.json", format!("{{\"items\":[{}]}}", lines.trim_end().replace('\n', ","))),
+        (
+            "e.json",
+            format!("{{\"items\":[{}]}}", lines.trim_end().replace('\n', ",")),
+        ),
     ] {
         let place = Place::new(name, text);
-        place.import(&[]).success().stderr(contains("inferred types: A=Edm.Double B=Edm.Int64"));
-        let expected =
-            [new("1").with("A", 1.0).with("B", 1_i64), new("2").with("A", 2.5).with("B", 3_000_000_000_i64)];
+        place
+            .import(&[])
+            .success()
+            .stderr(contains("inferred types: A=Edm.Double B=Edm.Int64"));
+        let expected = [
+            new("1").with("A", 1.0).with("B", 1_i64),
+            new("2").with("A", 2.5).with("B", 3_000_000_000_i64),
+        ];
         assert_eq!(place.rows(), expected, "{name}");
         let place = Place::new(name, fs::read(&place.path).unwrap());
         place.import(&["--type", "B=String"]).success();
@@ -278,7 +417,10 @@ fn a_property_called_etag_survives_every_format() {
     let (_source, from) = embedded(entities.clone());
     for name in ["e.csv", "e.jsonl", "e.parquet"] {
         let place = Place::new(name, "");
-        tables().args(["export", &from, "Employees", "--quiet", "--to", &place.path]).assert().success();
+        tables()
+            .args(["export", &from, "Employees", "--quiet", "--to", &place.path])
+            .assert()
+            .success();
         place.import(&["--quiet"]).success().stderr("");
         assert_eq!(place.rows(), entities, "{name}");
     }
@@ -295,18 +437,33 @@ fn a_timestamp_is_left_out_with_a_word_or_kept() {
         let done = place.import(&["--quiet", "--json"]).success();
         done.stderr(contains("the Timestamp of 1 rows was left out"))
             .stdout(contains(r#""timestamps_left_out":1"#));
-        assert_eq!(place.rows(), [new("1").with("V", "x"), new("2").with("V", "y")], "{name}");
+        assert_eq!(
+            place.rows(),
+            [new("1").with("V", "x"), new("2").with("V", "y")],
+            "{name}"
+        );
         let place = Place::new(name, text);
-        place.import(&["--quiet", "--keep-timestamp", "Written"]).success().stderr("");
-        let expected = [new("1").with("Written", time).with("V", "x"), new("2").with("V", "y")];
+        place
+            .import(&["--quiet", "--keep-timestamp", "Written"])
+            .success()
+            .stderr("");
+        let expected = [
+            new("1").with("Written", time).with("V", "x"),
+            new("2").with("V", "y"),
+        ];
         assert_eq!(place.rows(), expected, "{name}");
     }
     for (name, text) in [
         ("e.csv", "PartitionKey,RowKey,Timestamp\np,1,1700000000\n"),
-        ("e.jsonl", "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"Timestamp\":1700000000}\n"),
+        (
+            "e.jsonl",
+            "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"Timestamp\":1700000000}\n",
+        ),
     ] {
         let place = Place::new(name, text);
-        place.refused(&[], 2).stderr(contains("line").and(contains("--keep-timestamp")));
+        place
+            .refused(&[], 2)
+            .stderr(contains("line").and(contains("--keep-timestamp")));
         place.import(&["--rename", "Timestamp=At"]).success();
         assert_eq!(place.rows(), [new("1").with("At", 1_700_000_000)], "{name}");
     }
@@ -331,11 +488,18 @@ fn an_export_keeps_the_timestamp_of_the_store() {
             ]);
             command.assert()
         };
-        export("not a name").code(2).stderr(contains("no property can be called"));
-        export("V").code(1).stderr(contains("has a property 'V' already"));
+        export("not a name")
+            .code(2)
+            .stderr(contains("no property can be called"));
+        export("V")
+            .code(1)
+            .stderr(contains("has a property 'V' already"));
         export("Written").success();
         place.import(&[]).success();
-        assert!(matches!(place.rows()[0].get("Written"), Some(ValueRef::DateTime(_))), "{name}");
+        assert!(
+            matches!(place.rows()[0].get("Written"), Some(ValueRef::DateTime(_))),
+            "{name}"
+        );
     }
 }
 
@@ -344,11 +508,16 @@ fn rows_of_the_library_are_refused_by_name() {
     for place in formats("PartitionKey,RowKey,V\n~~manifest,type~x,a\np,~~x,b\np,1,c\n") {
         let skipped = place.import(&[]).code(3);
         skipped.stderr(
-            contains("'~~manifest'").or(contains("~~manifest")).and(contains("keys that begin with ~~")),
+            contains("'~~manifest'")
+                .or(contains("~~manifest"))
+                .and(contains("keys that begin with ~~")),
         );
         assert_eq!(place.rows(), [new("1").with("V", "c")], "{}", place.path);
     }
-    let place = Place::new("e.csv", "PartitionKey,RowKey,IndexName\np,1,age.1f0c77aa\np,2,age\n");
+    let place = Place::new(
+        "e.csv",
+        "PartitionKey,RowKey,IndexName\np,1,age.1f0c77aa\np,2,age\n",
+    );
     place.import(&[]).code(3).stderr(contains("index entry"));
     assert_eq!(place.rows(), [new("2").with("IndexName", "age")]);
 }
@@ -365,31 +534,60 @@ fn columns_that_are_no_properties_are_renamed_or_left_out() {
             .and(contains("--rename 'COLUMN=NAME'"))
             .and(contains("\"date\"")),
     );
-    let renamed = ["--rename", "Transaction Number=Number", "--ignore", "#", "--rename", "Amount £=Amount"];
+    let renamed = [
+        "--rename",
+        "Transaction Number=Number",
+        "--ignore",
+        "#",
+        "--rename",
+        "Amount £=Amount",
+    ];
     let done = place.import(&[&keys_by[..], &renamed].concat()).success();
     done.stderr(contains("date=Edm.DateTime").and(contains("times without a zone are in UTC")));
     let time: Ticks = "2024-02-01T10:11:12Z".parse().unwrap();
-    assert_eq!(place.rows(), [new("1").with("Number", 1).with("Amount", 2.5).with("date", time)]);
+    assert_eq!(
+        place.rows(),
+        [new("1")
+            .with("Number", 1)
+            .with("Amount", 2.5)
+            .with("date", time)]
+    );
     // The rules of columns hold for every format.
     let lines = "{\"First Name\":\"Ken\",\"a@b\":1,\"id\":\"1\",\"group\":\"p\",\"list\":[1]}\n";
     let place = Place::new("e.jsonl", lines);
     place
-        .refused(&["--rename", "id=RowKey", "--rename", "group=PartitionKey"], 2)
+        .refused(
+            &["--rename", "id=RowKey", "--rename", "group=PartitionKey"],
+            2,
+        )
         .stderr(contains("\"First Name\"").and(contains("\"a@b\"")));
-    let renamed =
-        ["--rename", "id=RowKey", "--rename", "group=PartitionKey", "--rename", "First Name=FirstName"];
-    place.import(&[&renamed[..], &["--ignore", "a@b", "--ignore", "list"]].concat()).success();
+    let renamed = [
+        "--rename",
+        "id=RowKey",
+        "--rename",
+        "group=PartitionKey",
+        "--rename",
+        "First Name=FirstName",
+    ];
+    place
+        .import(&[&renamed[..], &["--ignore", "a@b", "--ignore", "list"]].concat())
+        .success();
     assert_eq!(place.rows(), [new("1").with("FirstName", "Ken")]);
     // The first column of pandas has no name.
     let place = Place::new("e.csv", ",PartitionKey,RowKey\n0,p,1\n");
     place.refused(&[], 2).stderr(contains("\"\""));
     place.import(&["--ignore", ""]).success();
     assert_eq!(place.rows(), [new("1")]);
-    for arguments in
-        [&["--rename", "a=b"][..], &["--ignore", "a"], &["--type", "a=Int32"], &["--keep-timestamp", "T"]]
-    {
+    for arguments in [
+        &["--rename", "a=b"][..],
+        &["--ignore", "a"],
+        &["--type", "a=Int32"],
+        &["--keep-timestamp", "T"],
+    ] {
         let place = Place::new("e.csv", "PartitionKey,RowKey,V\np,1,x\n");
-        place.refused(arguments, 2).stderr(contains("which the file does not have").and(contains("\"V\"")));
+        place
+            .refused(arguments, 2)
+            .stderr(contains("which the file does not have").and(contains("\"V\"")));
     }
     let place = Place::new("e.csv", "PartitionKey,RowKey,V,V@type\np,1,x,y\n");
     place.refused(&[], 2).stderr(contains("'V@type'"));
@@ -402,7 +600,11 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn utf_16(text: &str) -> Vec<u8> {
-    [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+    [0xfeff]
+        .into_iter()
+        .chain(text.encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect()
 }
 
 #[test]
@@ -412,14 +614,26 @@ fn files_are_read_by_what_is_in_them() {
     let semicolons = "PartitionKey;RowKey;V;W\r\np;1;a,b;ü\r\n";
     for (name, bytes, reported) in [
         ("e.csv", semicolons.as_bytes().to_vec(), "separated by ';'"),
-        ("e.tsv", "PartitionKey\tRowKey\tV\tW\np\t1\ta,b\tü\n".into(), "separated by tabs"),
-        ("e.csv", format!("sep=;\r\n{semicolons}").into(), "separated by ';'"),
+        (
+            "e.tsv",
+            "PartitionKey\tRowKey\tV\tW\np\t1\ta,b\tü\n".into(),
+            "separated by tabs",
+        ),
+        (
+            "e.csv",
+            format!("sep=;\r\n{semicolons}").into(),
+            "separated by ';'",
+        ),
         ("e.csv", utf_16(semicolons), "UTF-16"),
         ("e.csv", gzip(semicolons.as_bytes()), "compressed with gzip"),
         ("e.csv.gz", gzip(semicolons.as_bytes()), "separated by ';'"),
         ("e.jsonl", utf_16(line), "UTF-16"),
         ("e.jsonl", gzip(line.as_bytes()), "compressed with gzip"),
-        ("e.json", format!("{{\"items\": [{line}], \"nextMarker\": {{}}}}").into(), "1 rows imported"),
+        (
+            "e.json",
+            format!("{{\"items\": [{line}], \"nextMarker\": {{}}}}").into(),
+            "1 rows imported",
+        ),
         ("e.json.zst", format!("[{line}]").into(), "not compressed"),
     ] {
         let place = Place::new(name, bytes);
@@ -429,21 +643,34 @@ fn files_are_read_by_what_is_in_them() {
     let place = Place::new("e.json", "{\"items\": [], \"nextMarker\": {}}");
     place.import(&[]).success();
     assert_eq!(place.rows(), []);
-    let export = tables().args(["export", &place.store, "Imported", "--to", "all.csv.gz"]).assert().code(2);
+    let export = tables()
+        .args(["export", &place.store, "Imported", "--to", "all.csv.gz"])
+        .assert()
+        .code(2);
     export.stderr(contains(".zst"));
 }
 
 #[test]
 fn a_file_with_a_quote_too_few_is_an_error_with_its_line() {
     for (text, reason) in [
-        ("PartitionKey,RowKey,V\np,1,x\np,2,\"cut", "line 3: a cell begins with a quote that is not closed"),
-        ("PartitionKey,RowKey,V\np,1,\"x\np,2,\"y\"\n", "line 3: text follows the closing quote"),
+        (
+            "PartitionKey,RowKey,V\np,1,x\np,2,\"cut",
+            "line 3: a cell begins with a quote that is not closed",
+        ),
+        (
+            "PartitionKey,RowKey,V\np,1,\"x\np,2,\"y\"\n",
+            "line 3: text follows the closing quote",
+        ),
     ] {
-        Place::new("e.csv", text).refused(&[], 1).stderr(contains(reason).and(contains("service").not()));
+        Place::new("e.csv", text)
+            .refused(&[], 1)
+            .stderr(contains(reason).and(contains("service").not()));
     }
     // A row with too few cells is a row by itself.
     let place = Place::new("e.csv", "PartitionKey,RowKey,V\np,1,x\np,2\n");
-    place.import(&[]).code(3).stderr(contains("line 3: the row has 2 cells, and the header has 3"));
+    place.import(&[]).code(3).stderr(contains(
+        "line 3: the row has 2 cells, and the header has 3",
+    ));
 }
 
 #[test]
@@ -453,28 +680,43 @@ fn errors_of_files_do_not_speak_of_services() {
     let done = place.import(&[]).code(3);
     done.stderr(
         contains("line 2: the RowKey is absent")
-            .and(contains("line 3: the value of 'N': it is not of the type Edm.Int32"))
+            .and(contains(
+                "line 3: the value of 'N': it is not of the type Edm.Int32",
+            ))
             .and(contains("line 4: it is no entity"))
             .and(contains("service").not())
             .and(contains("request is invalid").not()),
     );
-    let text = format!("[{}", "{\"PartitionKey\":\"p\",\"RowKey\":\"1\"},".repeat(1001));
+    let text = format!(
+        "[{}",
+        "{\"PartitionKey\":\"p\",\"RowKey\":\"1\"},".repeat(1001)
+    );
     let place = Place::new("e.json", text);
     let done = place.import(&["--mode", "upsert"]).code(1);
     done.stderr(
-        contains("error: the JSON cannot be read after entity 1001").and(contains("request").count(1)),
+        contains("error: the JSON cannot be read after entity 1001")
+            .and(contains("request").count(1)),
     );
 }
 
 #[test]
 fn a_damaged_parquet_file_is_refused() {
-    let entities: Vec<_> =
-        (0..200).map(|n| new(&n.to_string()).with("N", n).with("Text", format!("text {n}"))).collect();
+    let entities: Vec<_> = (0..200)
+        .map(|n| {
+            new(&n.to_string())
+                .with("N", n)
+                .with("Text", format!("text {n}"))
+        })
+        .collect();
     let (_source, from) = embedded(entities.clone());
     let place = Place::new("e.parquet", "");
-    tables().args(["export", &from, "Employees", "--quiet", "--to", &place.path]).assert().success();
+    tables()
+        .args(["export", &from, "Employees", "--quiet", "--to", &place.path])
+        .assert()
+        .success();
     let whole = fs::read(&place.path).unwrap();
-    let metadata = u32::from_le_bytes(*whole.last_chunk::<8>().unwrap().first_chunk().unwrap()) as usize;
+    let metadata =
+        u32::from_le_bytes(*whole.last_chunk::<8>().unwrap().first_chunk().unwrap()) as usize;
     let pages = 4..whole.len() - 8 - metadata;
     // Every bit that is tried is in a page or in the header of a page.
     for at in pages.clone().step_by(97) {
@@ -506,11 +748,15 @@ fn a_small_file_does_not_fill_the_memory() {
     let compressed = gzip(&zeros);
     for name in ["e.csv", "e.jsonl"] {
         for bytes in [&zstd, &compressed] {
-            Place::new(name, bytes).refused(&[], 1).stderr(contains("more than 16 MiB"));
+            Place::new(name, bytes)
+                .refused(&[], 1)
+                .stderr(contains("more than 16 MiB"));
         }
     }
     let array = zstd::encode_all(&[b"[\"", &zeros[..]].concat()[..], 3).unwrap();
-    Place::new("e.json", array).refused(&[], 1).stderr(contains("more than 16 MiB"));
+    Place::new("e.json", array)
+        .refused(&[], 1)
+        .stderr(contains("more than 16 MiB"));
 }
 
 #[test]
@@ -519,16 +765,39 @@ fn accounts_keep_what_a_file_has() {
         let lines = "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"ETag\":\"mine\",\"N\":89310860123456789012,\"M\":1}\n\
                      {\"PartitionKey\":\"p\",\"RowKey\":\"2\",\"ETag\":\"mine\",\"N\":89310860123456789013,\"M\":2.5}\n";
         let place = Place::new("e.jsonl", lines);
-        on_account(&secret, &["import", "azure", "Kept", "--from", &place.path, "--quiet"]).success();
+        on_account(
+            &secret,
+            &["import", "azure", "Kept", "--from", &place.path, "--quiet"],
+        )
+        .success();
         for file in ["back.csv", "back.parquet"] {
             let back = place.directory.path().join(file).display().to_string();
-            on_account(&secret, &["export", "azure", "Kept", "--quiet", "--to", &back]).success();
-            let store =
-                format!("embedded:{}", place.directory.path().join(format!("{file}.store")).display());
-            tables().args(["import", &store, "Imported", "--quiet", "--from", &back]).assert().success();
+            on_account(
+                &secret,
+                &["export", "azure", "Kept", "--quiet", "--to", &back],
+            )
+            .success();
+            let store = format!(
+                "embedded:{}",
+                place
+                    .directory
+                    .path()
+                    .join(format!("{file}.store"))
+                    .display()
+            );
+            tables()
+                .args(["import", &store, "Imported", "--quiet", "--from", &back])
+                .assert()
+                .success();
             let expected = [
-                new("1").with("ETag", "mine").with("N", "89310860123456789012").with("M", 1.0),
-                new("2").with("ETag", "mine").with("N", "89310860123456789013").with("M", 2.5),
+                new("1")
+                    .with("ETag", "mine")
+                    .with("N", "89310860123456789012")
+                    .with("M", 1.0),
+                new("2")
+                    .with("ETag", "mine")
+                    .with("N", "89310860123456789013")
+                    .with("M", 2.5),
             ];
             assert_eq!(
                 rows(&place.directory.path().join(format!("{file}.store"))),

@@ -27,7 +27,10 @@ fn table() -> TableName {
 fn the_list_has_the_indexes_of_the_manifest() {
     let (_directory, store) = indexed(employees());
     let id = by_age().id().to_owned();
-    index(&store, &["list"]).assert().success().stdout(format!("age\t{id}\treadable\n"));
+    index(&store, &["list"])
+        .assert()
+        .success()
+        .stdout(format!("age\t{id}\treadable\n"));
     let json = index(&store, &["list", "--json"]).assert().success();
     json.stdout(contains(r#""state":"readable""#).and(contains(r#""needs_program":false"#)));
     let (_directory, plain) = embedded(employees());
@@ -39,15 +42,26 @@ fn a_scrub_finds_damage_and_repairs_it() {
     let (directory, store) = indexed(employees());
     let id = by_age().id().to_owned();
     let sound = format!("{id}: 3 entities, 3 entries, 0 dangling, 0 missing, 0 taken keys\n");
-    index(&store, &["scrub"]).assert().success().stdout(sound.clone());
+    index(&store, &["scrub"])
+        .assert()
+        .success()
+        .stdout(sound.clone());
     let before = keys(directory.path());
     on_disk(directory.path(), async |store| damage(&store).await);
     let damaged = keys(directory.path());
     assert_ne!(damaged, before);
     let found = index(&store, &["scrub", "age"]).assert().code(4);
-    found.stdout(contains("1 dangling, 1 missing")).stderr(contains("--repair"));
-    assert_eq!(keys(directory.path()), damaged, "a scrub without --repair changes nothing");
-    let repaired = index(&store, &["scrub", &id, "--repair", "--json"]).assert().success();
+    found
+        .stdout(contains("1 dangling, 1 missing"))
+        .stderr(contains("--repair"));
+    assert_eq!(
+        keys(directory.path()),
+        damaged,
+        "a scrub without --repair changes nothing"
+    );
+    let repaired = index(&store, &["scrub", &id, "--repair", "--json"])
+        .assert()
+        .success();
     repaired.stdout(contains(r#""dangling":1"#).and(contains(r#""missing":1"#)));
     assert_eq!(keys(directory.path()), before);
     index(&store, &["scrub"]).assert().success().stdout(sound);
@@ -57,11 +71,18 @@ fn a_scrub_finds_damage_and_repairs_it() {
 fn an_index_is_removed_with_its_entries() {
     let (directory, store) = indexed(employees());
     for answer in ["", "no\n"] {
-        let refused = index(&store, &["drop", "age"]).write_stdin(answer).assert().code(2);
+        let refused = index(&store, &["drop", "age"])
+            .write_stdin(answer)
+            .assert()
+            .code(2);
         refused.stderr(contains("was not removed"));
     }
     assert_eq!(keys(directory.path()).len(), 6);
-    index(&store, &["drop", "age"]).write_stdin("y\n").assert().success().stdout(contains("is removed"));
+    index(&store, &["drop", "age"])
+        .write_stdin("y\n")
+        .assert()
+        .success()
+        .stdout(contains("is removed"));
     assert_eq!(keys(directory.path()), ["Legal/1", "Sales/1", "Sales/2"]);
     index(&store, &["list"]).assert().success().stdout("");
 }
@@ -70,10 +91,16 @@ fn an_index_is_removed_with_its_entries() {
 fn an_interrupted_build_is_continued() {
     let (directory, store) = embedded(employees());
     interrupt_build(directory.path());
-    index(&store, &["list"]).assert().success().stdout(contains("delete-only"));
+    index(&store, &["list"])
+        .assert()
+        .success()
+        .stdout(contains("delete-only"));
     let built = index(&store, &["build", "age"]).assert().success();
     built.stdout(contains("is readable: 3 entities, 3 entries written"));
-    index(&store, &["build", "age"]).assert().success().stdout(contains("is readable already"));
+    index(&store, &["build", "age"])
+        .assert()
+        .success()
+        .stdout(contains("is readable already"));
     index(&store, &["scrub"]).assert().success();
     assert_eq!(keys(directory.path()).len(), 6);
 }
@@ -88,30 +115,68 @@ fn a_wrong_command_changes_nothing() {
     }
     index(&store, &[]).assert().code(2);
     index(&store, &["scrub", "--all"]).assert().code(2);
-    let absent = tables().args(["index", &store, "Orders", "scrub"]).assert().code(1);
+    let absent = tables()
+        .args(["index", &store, "Orders", "scrub"])
+        .assert()
+        .code(1);
     absent.stderr(contains("the table 'Orders' does not exist"));
     assert_eq!(keys(directory.path()).len(), 6);
     let (_directory, plain) = embedded(employees());
-    index(&plain, &["drop", "age", "--yes"]).assert().code(2).stderr(contains("has no index"));
+    index(&plain, &["drop", "age", "--yes"])
+        .assert()
+        .code(2)
+        .stderr(contains("has no index"));
 }
 
 #[test]
 fn an_index_is_added_and_built() {
     let (directory, store) = embedded(employees());
-    let add = ["add", "age", "--partition-key", "age_{Age:u32:03}", "--row-key", "{PartitionKey}_{RowKey}"];
+    let add = [
+        "add",
+        "age",
+        "--partition-key",
+        "age_{Age:u32:03}",
+        "--row-key",
+        "{PartitionKey}_{RowKey}",
+    ];
     let added = index(&store, &add).assert().success();
     added.stdout(contains("age.").and(contains("is readable: 3 entities, 3 entries written")));
     assert!(keys(directory.path()).contains(&"age_041/Sales_1".to_owned()));
-    index(&store, &["scrub"]).assert().success().stdout(contains("0 dangling, 0 missing"));
+    index(&store, &["scrub"])
+        .assert()
+        .success()
+        .stdout(contains("0 dangling, 0 missing"));
     // An import maintains it.
     let mut import = tables();
-    import.args(["import", &store, "Employees", "--from", "-", "--format", "csv", "--type", "Age=Int32"]);
-    import.write_stdin("PartitionKey,RowKey,Age\nSales,3,33\n").assert().success();
+    import.args([
+        "import",
+        &store,
+        "Employees",
+        "--from",
+        "-",
+        "--format",
+        "csv",
+        "--type",
+        "Age=Int32",
+    ]);
+    import
+        .write_stdin("PartitionKey,RowKey,Age\nSales,3,33\n")
+        .assert()
+        .success();
     assert!(keys(directory.path()).contains(&"age_033/Sales_3".to_owned()));
     let twice = index(&store, &add).assert().code(2);
     twice.stderr(contains("has the index age."));
     for add in [
-        &["add", "name", "--row-key", "name_{Name:lower}", "--unique", "--fields", "Age", "--json"][..],
+        &[
+            "add",
+            "name",
+            "--row-key",
+            "name_{Name:lower}",
+            "--unique",
+            "--fields",
+            "Age",
+            "--json",
+        ][..],
         &[
             "add",
             "old",
@@ -122,14 +187,35 @@ fn an_index_is_added_and_built() {
             "--full",
             "--json",
         ],
-        &["add", "ages", "--row-key", "ages_{Age:u32:03}", "--list", "--json"],
+        &[
+            "add",
+            "ages",
+            "--row-key",
+            "ages_{Age:u32:03}",
+            "--list",
+            "--json",
+        ],
     ] {
-        index(&store, add).assert().success().stdout(contains(r#""state":"readable""#));
+        index(&store, add)
+            .assert()
+            .success()
+            .stdout(contains(r#""state":"readable""#));
     }
-    let names = ["name_ken", "old_041_1", "old_055_1", "ages_029", "ages_033", "ages_041", "ages_055"];
+    let names = [
+        "name_ken",
+        "old_041_1",
+        "old_055_1",
+        "ages_029",
+        "ages_033",
+        "ages_041",
+        "ages_055",
+    ];
     let keys_now = keys(directory.path());
     for name in names {
-        assert!(keys_now.iter().any(|key| key.ends_with(name)), "{name} in {keys_now:?}");
+        assert!(
+            keys_now.iter().any(|key| key.ends_with(name)),
+            "{name} in {keys_now:?}"
+        );
     }
     assert_eq!(keys_now.len(), 4 + 4 + names.len());
     index(&store, &["scrub"]).assert().success();
@@ -137,7 +223,10 @@ fn an_index_is_added_and_built() {
         .assert()
         .success()
         .stdout(contains(r#""removed":true"#));
-    index(&store, &["build", "age", "--json"]).assert().success().stdout(contains(r#""state":"readable""#));
+    index(&store, &["build", "age", "--json"])
+        .assert()
+        .success()
+        .stdout(contains(r#""state":"readable""#));
 }
 
 #[test]
@@ -147,49 +236,156 @@ fn a_wrong_index_is_not_added() {
         (&["add", "age"][..], "--row-key"),
         (&["add", "age", "--row-key", "{Age"], "Age"),
         (&["add", "~~age", "--row-key", "{Age}"], "~~"),
-        (&["add", "age", "--row-key", "{Age}", "--entries-in", "Ages"], "--partition-key"),
-        (&["add", "age", "--row-key", "{Age}", "--filter", "Age gt"], "Age gt"),
-        (&["add", "age", "--row-key", "{Age}", "--full", "--fields", "Age"], "--fields"),
-        (&["add", "age", "--row-key", "{Age}", "--list", "--unique"], "--unique"),
-        // Two employees of an age would have one entry, and the second import would be refused.
-        (&["add", "age", "--row-key", "age_{Age}"], "end --row-key with {RowKey}"),
-        (&["add", "age", "--row-key", "{RowKey:lower}_{Age}"], "end --row-key with {RowKey}"),
-        (&["add", "age", "--partition-key", "{Age}", "--row-key", "{RowKey}"], "{PartitionKey}_{RowKey}"),
         (
-            &["add", "age", "--partition-key", "{Age}", "--row-key", "{PartitionKey}"],
+            &["add", "age", "--row-key", "{Age}", "--entries-in", "Ages"],
+            "--partition-key",
+        ),
+        (
+            &["add", "age", "--row-key", "{Age}", "--filter", "Age gt"],
+            "Age gt",
+        ),
+        (
+            &[
+                "add",
+                "age",
+                "--row-key",
+                "{Age}",
+                "--full",
+                "--fields",
+                "Age",
+            ],
+            "--fields",
+        ),
+        (
+            &["add", "age", "--row-key", "{Age}", "--list", "--unique"],
+            "--unique",
+        ),
+        // Two employees of an age would have one entry, and the second import would be refused.
+        (
+            &["add", "age", "--row-key", "age_{Age}"],
+            "end --row-key with {RowKey}",
+        ),
+        (
+            &["add", "age", "--row-key", "{RowKey:lower}_{Age}"],
+            "end --row-key with {RowKey}",
+        ),
+        (
+            &[
+                "add",
+                "age",
+                "--partition-key",
+                "{Age}",
+                "--row-key",
+                "{RowKey}",
+            ],
+            "{PartitionKey}_{RowKey}",
+        ),
+        (
+            &[
+                "add",
+                "age",
+                "--partition-key",
+                "{Age}",
+                "--row-key",
+                "{PartitionKey}",
+            ],
             "{PartitionKey}_{RowKey}",
         ),
         // Names that no entity has.
-        (&["add", "age", "--row-key", "{Agee}_{RowKey}"], "has the property Agee"),
-        (&["add", "age", "--row-key", "{Age}_{RowKey}", "--fields", "Name,Nmae"], "has the property Nmae"),
-        (&["add", "age", "--row-key", "{Age}_{RowKey}", "--filter", "Ort eq 'x'"], "has the property Ort"),
-        (&["add", "age", "--row-key", "{Age}_{RowKey}", "--type", "Employe"], "has the type Employe"),
+        (
+            &["add", "age", "--row-key", "{Agee}_{RowKey}"],
+            "has the property Agee",
+        ),
+        (
+            &[
+                "add",
+                "age",
+                "--row-key",
+                "{Age}_{RowKey}",
+                "--fields",
+                "Name,Nmae",
+            ],
+            "has the property Nmae",
+        ),
+        (
+            &[
+                "add",
+                "age",
+                "--row-key",
+                "{Age}_{RowKey}",
+                "--filter",
+                "Ort eq 'x'",
+            ],
+            "has the property Ort",
+        ),
+        (
+            &[
+                "add",
+                "age",
+                "--row-key",
+                "{Age}_{RowKey}",
+                "--type",
+                "Employe",
+            ],
+            "has the type Employe",
+        ),
     ] {
-        index(&store, add).assert().code(2).stderr(contains(reason)).stdout("");
+        index(&store, add)
+            .assert()
+            .code(2)
+            .stderr(contains(reason))
+            .stdout("");
     }
-    let keys_of_entries = ["--row-key", "{Age}_{PartitionKey}_{RowKey}", "--partition-key", "a"];
-    let absent = [&["add", "age"][..], &keys_of_entries, &["--entries-in", "Absent"]].concat();
-    index(&store, &absent).assert().code(1).stderr(contains("Absent"));
+    let keys_of_entries = [
+        "--row-key",
+        "{Age}_{PartitionKey}_{RowKey}",
+        "--partition-key",
+        "a",
+    ];
+    let absent = [
+        &["add", "age"][..],
+        &keys_of_entries,
+        &["--entries-in", "Absent"],
+    ]
+    .concat();
+    index(&store, &absent)
+        .assert()
+        .code(1)
+        .stderr(contains("Absent"));
     assert_eq!(keys(directory.path()).len(), 3);
     index(&store, &["list"]).assert().success().stdout("");
     // Two employees of a department have no common name.
     let same = ["add", "all", "--row-key", "one", "--unique"];
-    index(&store, &same).assert().code(1).stderr(contains("same value"));
+    index(&store, &same)
+        .assert()
+        .code(1)
+        .stderr(contains("same value"));
 }
 
 /// The arguments that add the index `age`.
-const ADD: [&str; 6] =
-    ["add", "age", "--partition-key", "age_{Age:u32:03}", "--row-key", "{PartitionKey}_{RowKey}"];
+const ADD: [&str; 6] = [
+    "add",
+    "age",
+    "--partition-key",
+    "age_{Age:u32:03}",
+    "--row-key",
+    "{PartitionKey}_{RowKey}",
+];
 
 /// A table of Azurite with the employees, and the command for it.
 fn on_azurite(name: &str) -> (String, impl Fn(&[&str]) -> std::process::Command) {
     let connection = Azurite::shared().connection_string();
     let store = AzureTableStore::from_connection_string(&connection, None).unwrap();
-    tokio::runtime::Runtime::new().unwrap().block_on(fill(&store, name, employees()));
+    tokio::runtime::Runtime::new()
+        .unwrap()
+        .block_on(fill(&store, name, employees()));
     let (name, secret) = (name.to_owned(), connection.clone());
     let command = move |arguments: &[&str]| {
         let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("tables"));
-        command.args(["index", "azurite", &name]).args(arguments).env("AZURITE_CONNECTION_STRING", &secret);
+        command
+            .args(["index", "azurite", &name])
+            .args(arguments)
+            .env("AZURITE_CONNECTION_STRING", &secret);
         command
     };
     (connection, command)
@@ -199,21 +395,39 @@ fn on_azurite(name: &str) -> (String, impl Fn(&[&str]) -> std::process::Command)
 #[test]
 fn an_index_of_azurite_is_declared_and_its_build_stops_cleanly() {
     let (_, command) = on_azurite("Declared");
-    let mut adding = command(&ADD).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut adding = command(&ADD)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     let state = || String::from_utf8(command(&["list"]).output().unwrap().stdout).unwrap();
     while !state().contains("delete-only") {
-        assert!(adding.try_wait().unwrap().is_none(), "the command has ended");
+        assert!(
+            adding.try_wait().unwrap().is_none(),
+            "the command has ended"
+        );
     }
     let id = adding.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
     let end = adding.wait_with_output().unwrap();
     assert_eq!(end.status.code(), Some(1));
     let text = String::from_utf8(end.stderr).unwrap();
-    assert!(text.contains("interrupted") && text.contains("build INDEX` continues a build"), "{text}");
+    assert!(
+        text.contains("interrupted") && text.contains("build INDEX` continues a build"),
+        "{text}"
+    );
     let again = command(&ADD).output().unwrap();
     assert_eq!(again.status.code(), Some(2));
     let text = String::from_utf8(again.stderr).unwrap();
-    assert!(text.contains("which is delete-only") && text.contains("build` continues"), "{text}");
+    assert!(
+        text.contains("which is delete-only") && text.contains("build` continues"),
+        "{text}"
+    );
 }
 
 /// `cargo test -p table-cli --test cli -- --ignored built_on_azurite`
@@ -223,11 +437,27 @@ fn an_index_is_built_on_azurite() {
     let (connection, command) = on_azurite("Built");
     let added = command(&ADD).output().unwrap();
     let text = String::from_utf8_lossy(&added.stdout).into_owned();
-    assert!(added.status.success() && text.contains("3 entities, 3 entries written"), "{added:?}");
+    assert!(
+        added.status.success() && text.contains("3 entities, 3 entries written"),
+        "{added:?}"
+    );
     let mut import = tables();
-    import.args(["import", "azurite", "Built", "--from", "-", "--format", "csv", "--type", "Age=Int32"]);
+    import.args([
+        "import",
+        "azurite",
+        "Built",
+        "--from",
+        "-",
+        "--format",
+        "csv",
+        "--type",
+        "Age=Int32",
+    ]);
     import.env("AZURITE_CONNECTION_STRING", connection);
-    import.write_stdin("PartitionKey,RowKey,Age\nSales,3,33\n").assert().success();
+    import
+        .write_stdin("PartitionKey,RowKey,Age\nSales,3,33\n")
+        .assert()
+        .success();
     let scrub = command(&["scrub"]).output().unwrap();
     let text = String::from_utf8_lossy(&scrub.stdout).into_owned();
     assert!(
@@ -246,14 +476,27 @@ fn an_opaque_index_is_left_to_its_program() {
         });
         let indexes = vec![opaque, by_age()];
         let opened =
-            IndexedEntities::open(store.into_shared(), table(), indexes, IndexOptions::local()).await;
-        opened.unwrap().insert(employees()[0].clone()).await.unwrap();
+            IndexedEntities::open(store.into_shared(), table(), indexes, IndexOptions::local())
+                .await;
+        opened
+            .unwrap()
+            .insert(employees()[0].clone())
+            .await
+            .unwrap();
     });
-    index(&store, &["list"]).assert().success().stdout(contains("only a program"));
+    index(&store, &["list"])
+        .assert()
+        .success()
+        .stdout(contains("only a program"));
     let partly = index(&store, &["scrub"]).assert().code(3);
-    partly.stdout(contains("age.").and(contains("1 entities"))).stderr(contains("skipped: opaque."));
+    partly
+        .stdout(contains("age.").and(contains("1 entities")))
+        .stderr(contains("skipped: opaque."));
     // Its entries would become stale.
-    let refused = tables().args(["delete", &store, "Employees", "--all", "--yes"]).assert().code(3);
+    let refused = tables()
+        .args(["delete", &store, "Employees", "--all", "--yes"])
+        .assert()
+        .code(3);
     refused.stderr(contains("opaque"));
     assert_eq!(keys(directory.path()).len(), 3);
 }
@@ -267,15 +510,21 @@ fn indexes_of_azurite_are_compared() {
         let store = AzureTableStore::from_connection_string(&connection, None).unwrap();
         store.create_table_if_missing(&scrubbed).await.unwrap();
         let options = IndexOptions::default();
-        let opened =
-            IndexedEntities::open(store.into_shared(), scrubbed, vec![by_age()], options).await.unwrap();
+        let opened = IndexedEntities::open(store.into_shared(), scrubbed, vec![by_age()], options)
+            .await
+            .unwrap();
         for employee in employees() {
             opened.insert(employee).await.unwrap();
         }
     });
     let mut command = tables();
-    command.args(["index", "azurite", "Scrubbed", "scrub"]).env("AZURITE_CONNECTION_STRING", &connection);
-    command.assert().success().stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
+    command
+        .args(["index", "azurite", "Scrubbed", "scrub"])
+        .env("AZURITE_CONNECTION_STRING", &connection);
+    command
+        .assert()
+        .success()
+        .stdout(contains("3 entities, 3 entries, 0 dangling, 0 missing"));
 }
 
 /// A definition that somebody has added, whose entries would be in the table `Victim`, and a row that says nothing.
@@ -283,15 +532,24 @@ fn planted() -> (tempfile::TempDir, String) {
     let (directory, store) = embedded(employees());
     on_disk(directory.path(), async |store| {
         let victim = TableName::new("Victim").unwrap();
-        fill(&store, "Victim", [Entity::new("Ken", "old").unwrap().with("Secret", 1)]).await;
+        fill(
+            &store,
+            "Victim",
+            [Entity::new("Ken", "old").unwrap().with("Secret", 1)],
+        )
+        .await;
         let definition = IndexDefinition::keyed(
             "name",
             Placement::OtherTable(victim),
             Some("{Name}".parse().unwrap()),
             "new".parse().unwrap(),
         );
-        let planted = StoredIndex::new(&definition, IndexState::Readable).to_entity().unwrap();
-        let garbage = Entity::new("~~manifest", "index~~x.00000000").unwrap().with("Format", "x");
+        let planted = StoredIndex::new(&definition, IndexState::Readable)
+            .to_entity()
+            .unwrap();
+        let garbage = Entity::new("~~manifest", "index~~x.00000000")
+            .unwrap()
+            .with("Format", "x");
         fill(&store, "Employees", [planted, garbage]).await;
     });
     (directory, store)
@@ -304,9 +562,17 @@ fn an_index_of_another_table_needs_trust() {
         .assert()
         .success()
         .stdout(contains("entries in Victim").and(contains("not in force")));
-    index(&store, &["build", "name"]).assert().code(1).stderr(contains("not in force"));
+    index(&store, &["build", "name"])
+        .assert()
+        .code(1)
+        .stderr(contains("not in force"));
     index(&store, &["scrub", "--repair"]).assert().success();
-    let doctor = |code: i32| tables().args(["doctor", &store, "Employees"]).assert().code(code);
+    let doctor = |code: i32| {
+        tables()
+            .args(["doctor", &store, "Employees"])
+            .assert()
+            .code(code)
+    };
     let found = doctor(4);
     found.stdout(
         contains("advice: a definition without the consent of the other table")
@@ -314,11 +580,22 @@ fn an_index_of_another_table_needs_trust() {
             .and(contains("index~~x.00000000"))
             .and(contains("Victim")),
     );
-    index(&store, &["drop", "index~~x.00000000", "--yes"]).assert().success();
+    index(&store, &["drop", "index~~x.00000000", "--yes"])
+        .assert()
+        .success();
     doctor(0).stdout(contains("damage").not());
-    index(&store, &["trust", "none"]).assert().code(2).stderr(contains("no index 'none'"));
-    index(&store, &["trust", "name"]).assert().success().stdout(contains("is in force: build it"));
-    index(&store, &["build", "name"]).assert().success().stdout(contains("readable"));
+    index(&store, &["trust", "none"])
+        .assert()
+        .code(2)
+        .stderr(contains("no index 'none'"));
+    index(&store, &["trust", "name"])
+        .assert()
+        .success()
+        .stdout(contains("is in force: build it"));
+    index(&store, &["build", "name"])
+        .assert()
+        .success()
+        .stdout(contains("readable"));
     let list = index(&store, &["list"]).assert().success();
     list.stdout(contains("readable").and(contains("not in force").not()));
     doctor(0).stdout(contains("has its entries in the table Victim"));
@@ -326,8 +603,12 @@ fn an_index_of_another_table_needs_trust() {
         let victim = TableName::new("Victim").unwrap();
         store.query_all(&victim, &Default::default()).await.unwrap()
     });
-    let rows: Vec<_> =
-        rows.iter().map(|row| row.key()).filter(|key| !key.is_system()).map(Key::row).collect();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| row.key())
+        .filter(|key| !key.is_system())
+        .map(Key::row)
+        .collect();
     assert_eq!(rows, ["new", "old"]);
 }
 
@@ -341,12 +622,27 @@ fn a_definition_that_is_not_in_force_can_be_dropped() {
 /// Of a larger table, the first entities alone are looked at: a warning.
 #[test]
 fn a_property_that_the_first_entities_do_not_have_is_warned_of() {
-    let mut entities: Vec<_> = (0..1_100).map(|n| Entity::new("p", format!("{n:05}")).unwrap()).collect();
+    let mut entities: Vec<_> = (0..1_100)
+        .map(|n| Entity::new("p", format!("{n:05}")).unwrap())
+        .collect();
     entities.push(Entity::new("q", "1").unwrap().with("Late", 1));
     let (_directory, store) = embedded(entities);
-    let added = index(&store, &["add", "late", "--row-key", "late_{Late}_{RowKey}"]).assert().success();
-    added.stdout(contains("1 entries written")).stderr(contains("warning: none of the first 1000 entities"));
+    let added = index(
+        &store,
+        &["add", "late", "--row-key", "late_{Late}_{RowKey}"],
+    )
+    .assert()
+    .success();
+    added
+        .stdout(contains("1 entries written"))
+        .stderr(contains("warning: none of the first 1000 entities"));
     // Before there is an entity.
     let (_directory, empty) = embedded([]);
-    index(&empty, &["add", "late", "--row-key", "late_{Late}_{RowKey}"]).assert().success().stderr("");
+    index(
+        &empty,
+        &["add", "late", "--row-key", "late_{Late}_{RowKey}"],
+    )
+    .assert()
+    .success()
+    .stderr("");
 }

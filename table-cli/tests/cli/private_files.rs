@@ -17,7 +17,15 @@ fn mode(path: &Path) -> u32 {
 
 fn export(store: &str, to: &Path) -> assert_cmd::Command {
     let mut command = tables();
-    command.args(["export", store, "Employees", "--format", "jsonl", "--to", to.to_str().unwrap()]);
+    command.args([
+        "export",
+        store,
+        "Employees",
+        "--format",
+        "jsonl",
+        "--to",
+        to.to_str().unwrap(),
+    ]);
     command
 }
 
@@ -30,7 +38,11 @@ fn modes(directory: &Path, found: &mut Vec<(bool, u32)>) {
     found.push((true, mode(directory)));
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { modes(&path, found) } else { found.push((false, mode(&path))) }
+        if path.is_dir() {
+            modes(&path, found)
+        } else {
+            found.push((false, mode(&path)))
+        }
     }
 }
 
@@ -45,15 +57,31 @@ fn what_is_written_from_a_store_is_private() {
     export(&store, &out.join("all.jsonl")).assert().success();
     for format in ["csv", "parquet", "jsonl.zst"] {
         let to = at(&format!("all.{format}"));
-        tables().args(["export", &store, "Employees", "--to", &to]).assert().success();
+        tables()
+            .args(["export", &store, "Employees", "--to", &to])
+            .assert()
+            .success();
     }
-    tables().args(["plot", &store, "Employees", "--to", &at("all.svg")]).assert().success();
-    tables().args(["backup", &store, &at("monday/deep")]).assert().success();
     tables()
-        .args(["restore", &at("monday/deep"), &format!("embedded:{}", at("restored"))])
+        .args(["plot", &store, "Employees", "--to", &at("all.svg")])
         .assert()
         .success();
-    tables().args(["copy", &store, &format!("embedded:{}", at("copied"))]).assert().success();
+    tables()
+        .args(["backup", &store, &at("monday/deep")])
+        .assert()
+        .success();
+    tables()
+        .args([
+            "restore",
+            &at("monday/deep"),
+            &format!("embedded:{}", at("restored")),
+        ])
+        .assert()
+        .success();
+    tables()
+        .args(["copy", &store, &format!("embedded:{}", at("copied"))])
+        .assert()
+        .success();
     let mut found = Vec::new();
     modes(&out, &mut found);
     assert!(found.len() > 12, "{found:?}");
@@ -70,16 +98,25 @@ fn a_file_that_is_replaced_keeps_its_mode() {
     fs::write(&to, "old").unwrap();
     fs::set_permissions(&to, Permissions::from_mode(0o640)).unwrap();
     export(&store, &to).assert().success();
-    assert_eq!((mode(&to), fs::read_to_string(&to).unwrap().lines().count()), (0o640, 3));
+    assert_eq!(
+        (mode(&to), fs::read_to_string(&to).unwrap().lines().count()),
+        (0o640, 3)
+    );
 }
 
 #[test]
 fn a_link_is_followed_and_stays() {
     let (_source, store) = embedded(employees());
     let place = tempfile::tempdir().unwrap();
-    let (link, file) = (place.path().join("latest.jsonl"), place.path().join("2026.jsonl"));
+    let (link, file) = (
+        place.path().join("latest.jsonl"),
+        place.path().join("2026.jsonl"),
+    );
     symlink("2026.jsonl", &link).unwrap();
-    export(&store, &link).assert().code(2).stderr(contains("symbolic link"));
+    export(&store, &link)
+        .assert()
+        .code(2)
+        .stderr(contains("symbolic link"));
     fs::write(&file, "old").unwrap();
     export(&store, &link).assert().success();
     assert!(link.is_symlink() && !file.is_symlink());
@@ -103,10 +140,21 @@ fn a_pipe_and_a_device_are_written_through() {
     assert_eq!(reader.join().unwrap().lines().count(), 3);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
     export(&store, Path::new("/dev/null")).assert().success();
-    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(
+        fs::metadata("/dev/null")
+            .unwrap()
+            .file_type()
+            .is_char_device()
+    );
     // Standard output is a pipe here.
     let out = export(&store, Path::new("/dev/stdout")).assert().success();
-    assert_eq!(String::from_utf8(out.get_output().stdout.clone()).unwrap().lines().count(), 3);
+    assert_eq!(
+        String::from_utf8(out.get_output().stdout.clone())
+            .unwrap()
+            .lines()
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -115,7 +163,15 @@ fn an_open_file_is_not_replaced_behind_its_owner() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     let run = Command::new(assert_cmd::cargo::cargo_bin("tables"))
-        .args(["export", &store, "Employees", "--format", "jsonl", "--to", "/dev/stdout"])
+        .args([
+            "export",
+            &store,
+            "Employees",
+            "--format",
+            "jsonl",
+            "--to",
+            "/dev/stdout",
+        ])
         .stdout(File::create(&out).unwrap())
         .stderr(Stdio::piped())
         .output()
@@ -132,14 +188,19 @@ fn a_backup_with_a_pipe_is_refused() {
     let (_source, store) = embedded(employees());
     let place = tempfile::tempdir().unwrap();
     let backup = place.path().join("monday");
-    tables().args(["backup", &store, backup.to_str().unwrap(), "--quiet"]).assert().success();
+    tables()
+        .args(["backup", &store, backup.to_str().unwrap(), "--quiet"])
+        .assert()
+        .success();
     let chunk = backup.join("Employees/000000.jsonl.zst");
     for file in [chunk, backup.join("backup.json")] {
         fs::remove_file(&file).unwrap();
         make_fifo(&file);
         for more in [&["--check"][..], &[]] {
             let mut restore = tables();
-            restore.args(["restore", backup.to_str().unwrap(), "memory"]).args(more);
+            restore
+                .args(["restore", backup.to_str().unwrap(), "memory"])
+                .args(more);
             restore.assert().code(4).stderr(contains("is no file"));
         }
     }
@@ -155,28 +216,58 @@ fn with_small_disk(blocks: usize, arguments: &[&str]) -> std::process::Output {
     // The signal would end the process; without it, the write fails as on a full disk.
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let program = assert_cmd::cargo::cargo_bin("tables");
-    Command::new("sh").args(["-c", &script]).arg(program).args(arguments).output().unwrap()
+    Command::new("sh")
+        .args(["-c", &script])
+        .arg(program)
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 #[test]
 fn a_full_disk_ends_an_import_at_once() {
     const ROWS: usize = 4000;
     let place = tempfile::tempdir().unwrap();
-    let (file, store) =
-        (place.path().join("rows.jsonl"), format!("embedded:{}", place.path().join("s").display()));
+    let (file, store) = (
+        place.path().join("rows.jsonl"),
+        format!("embedded:{}", place.path().join("s").display()),
+    );
     let value = "x".repeat(2000);
     let lines: String = (0..ROWS)
-        .map(|n| format!("{{\"PartitionKey\":\"p{}\",\"RowKey\":\"{n:05}\",\"V\":\"{value}\"}}\n", n % 5))
+        .map(|n| {
+            format!(
+                "{{\"PartitionKey\":\"p{}\",\"RowKey\":\"{n:05}\",\"V\":\"{value}\"}}\n",
+                n % 5
+            )
+        })
         .collect();
     fs::write(&file, lines).unwrap();
-    let import = ["import", &store, "Rows", "--from", file.to_str().unwrap(), "--quiet"];
+    let import = [
+        "import",
+        &store,
+        "Rows",
+        "--from",
+        file.to_str().unwrap(),
+        "--quiet",
+    ];
     let full = with_small_disk(4096, &import);
     let text = String::from_utf8(full.stderr).unwrap();
     assert_eq!(full.status.code(), Some(1), "{text}");
-    assert!(text.contains("the storage is full") && text.contains("--mode upsert to go on"), "{text}");
+    assert!(
+        text.contains("the storage is full") && text.contains("--mode upsert to go on"),
+        "{text}"
+    );
     assert!(!text.contains("skipped"), "{text}");
-    tables().args(import).args(["--mode", "upsert"]).assert().success();
-    tables().args(["count", &store, "Rows"]).assert().success().stdout(format!("{ROWS}\n"));
+    tables()
+        .args(import)
+        .args(["--mode", "upsert"])
+        .assert()
+        .success();
+    tables()
+        .args(["count", &store, "Rows"])
+        .assert()
+        .success()
+        .stdout(format!("{ROWS}\n"));
 }
 
 /// A container that accepts requests and never answers.
@@ -184,7 +275,8 @@ fn a_full_disk_ends_an_import_at_once() {
 fn a_signal_in_the_check_of_a_restore_is_answered() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let account = format!("AccountName=orders;AccountKey=c2VjcmV0;BlobEndpoint=http://{address}/orders");
+    let account =
+        format!("AccountName=orders;AccountKey=c2VjcmV0;BlobEndpoint=http://{address}/orders");
     let restore = Command::new(assert_cmd::cargo::cargo_bin("tables"))
         .args(["restore", "env:SLOW:backups/monday", "memory", "--check"])
         .env("SLOW", account)
@@ -193,11 +285,20 @@ fn a_signal_in_the_check_of_a_restore_is_answered() {
         .unwrap();
     // The check has begun.
     let _connection = listener.accept().unwrap();
-    assert!(Command::new("kill").args(["-TERM", &restore.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &restore.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
     let end = restore.wait_with_output().unwrap();
     let text = String::from_utf8(end.stderr).unwrap();
     assert_eq!(end.status.code(), Some(1), "{text}");
-    assert!(text.contains("error: interrupted: nothing was restored: run the same command again"), "{text}");
+    assert!(
+        text.contains("error: interrupted: nothing was restored: run the same command again"),
+        "{text}"
+    );
 }
 
 /// The store refuses every row: the import ends with the reason, and counts none as skipped.
@@ -216,16 +317,44 @@ fn a_refused_credential_ends_a_command() {
         "1h",
         "--with-manifest",
     ]);
-    let signed = sign.env("AZURE_STORAGE_CONNECTION_STRING", &served.secret).assert().success();
+    let signed = sign
+        .env("AZURE_STORAGE_CONNECTION_STRING", &served.secret)
+        .assert()
+        .success();
     let url = String::from_utf8(signed.get_output().stdout.clone()).unwrap();
     let csv = "PartitionKey,RowKey,Age\nSales,7,1\nSales,8,2\n";
     for arguments in [
-        &["import", "env:GUEST", "Employees", "--from", "-", "--format", "csv"][..],
-        &["import", "env:GUEST", "Employees", "--from", "-", "--format", "csv", "--mode", "upsert"],
+        &[
+            "import",
+            "env:GUEST",
+            "Employees",
+            "--from",
+            "-",
+            "--format",
+            "csv",
+        ][..],
+        &[
+            "import",
+            "env:GUEST",
+            "Employees",
+            "--from",
+            "-",
+            "--format",
+            "csv",
+            "--mode",
+            "upsert",
+        ],
         &["delete", "env:GUEST", "Employees", "--all", "--yes"],
     ] {
         let mut command = tables();
-        command.args(arguments).env("GUEST", url.trim()).write_stdin(csv);
-        command.assert().code(1).stderr(contains("not allowed")).stderr(contains("0 skipped"));
+        command
+            .args(arguments)
+            .env("GUEST", url.trim())
+            .write_stdin(csv);
+        command
+            .assert()
+            .code(1)
+            .stderr(contains("not allowed"))
+            .stderr(contains("0 skipped"));
     }
 }

@@ -47,7 +47,10 @@ fn acknowledged_writes_survive_kills() {
                 });
             }
             while done.load(Ordering::Relaxed) < 400 + 171 * (round % 7) {
-                assert!(serving.process.try_wait().unwrap().is_none(), "the server ended");
+                assert!(
+                    serving.process.try_wait().unwrap().is_none(),
+                    "the server ended"
+                );
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             serving.process.kill().unwrap();
@@ -67,12 +70,19 @@ fn acknowledged_writes_survive_kills() {
                 })
                 .collect();
             for (key, last) in &*known.lock().unwrap() {
-                assert_eq!(ages.get(key.as_str()).copied(), *last, "round {round}: {key}");
+                assert_eq!(
+                    ages.get(key.as_str()).copied(),
+                    *last,
+                    "round {round}: {key}"
+                );
             }
         });
     }
     assert!(acknowledged >= 400 * kills());
-    println!("{acknowledged} acknowledged writes survived {} kills", kills());
+    println!(
+        "{acknowledged} acknowledged writes survived {} kills",
+        kills()
+    );
 }
 
 /// Writes rows until an error. A row whose write has no answer is forgotten: both states are right.
@@ -88,7 +98,9 @@ async fn write_until_killed(
     let first = i32::try_from(round).unwrap() * 1_000_000;
     for n in first.. {
         let row = format!("{writer}_{}", n % 50);
-        let entity = Entity::new(format!("p{writer}"), row.clone()).unwrap().with("Age", n);
+        let entity = Entity::new(format!("p{writer}"), row.clone())
+            .unwrap()
+            .with("Age", n);
         let (operation, after) = match n % 7 {
             6 => (Operation::Delete(entity.key().clone(), IfMatch::Any), None),
             _ => (Operation::InsertOrReplace(entity), Some(n)),
@@ -111,47 +123,94 @@ fn a_directory_is_served_until_a_signal() {
     let serving = Serving::start(&[&name, "--metrics", "--log", "info"], &[], 1);
     let client = serving.client();
     run(async {
-        assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 3);
+        assert_eq!(
+            client
+                .query_all(&table(), &Query::new())
+                .await
+                .unwrap()
+                .len(),
+            3
+        );
         let ken = employees()[0].clone().with("Age", 42);
-        client.write(&table(), Operation::InsertOrReplace(ken)).await.unwrap();
-        let jo = employees()[0].clone().with_key(Key::new("Sales", "3").unwrap());
+        client
+            .write(&table(), Operation::InsertOrReplace(ken))
+            .await
+            .unwrap();
+        let jo = employees()[0]
+            .clone()
+            .with_key(Key::new("Sales", "3").unwrap());
         client.write(&table(), Operation::Insert(jo)).await.unwrap();
     });
     assert!(serving.get("/_health").starts_with("HTTP/1.1 200"));
     assert!(serving.get("/_ready").ends_with("ready\n"));
     let metrics = serving.get("/_metrics");
     assert!(
-        metrics.contains("table_server_requests_total{operation=\"InsertEntity\",status=\"204\"} 1\n"),
+        metrics
+            .contains("table_server_requests_total{operation=\"InsertEntity\",status=\"204\"} 1\n"),
         "{metrics}"
     );
     // The store is open in the other process.
     tables().args(["list", &name]).assert().code(1);
     let id = serving.process.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
     let (success, log) = serving.ended();
     assert!(success, "{log}");
-    assert!(log.contains("operation=\"InsertEntity\"") && log.contains("status=204"), "{log}");
-    assert_eq!(keys(directory.path()), ["Legal/1", "Sales/1", "Sales/2", "Sales/3"]);
+    assert!(
+        log.contains("operation=\"InsertEntity\"") && log.contains("status=204"),
+        "{log}"
+    );
+    assert_eq!(
+        keys(directory.path()),
+        ["Legal/1", "Sales/1", "Sales/2", "Sales/3"]
+    );
 }
 
 #[test]
 fn a_server_for_reading_refuses_writes() {
     let (directory, name) = embedded(employees());
-    let serving = Serving::start(&[&name, "--read-only", "--cache", "16", "--scan-up-to", "0"], &[], 1);
+    let serving = Serving::start(
+        &[&name, "--read-only", "--cache", "16", "--scan-up-to", "0"],
+        &[],
+        1,
+    );
     let client = serving.client();
     run(async {
-        assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 3);
+        assert_eq!(
+            client
+                .query_all(&table(), &Query::new())
+                .await
+                .unwrap()
+                .len(),
+            3
+        );
         let ken = employees()[0].clone();
-        let error = client.write(&table(), Operation::InsertOrReplace(ken)).await.unwrap_err();
+        let error = client
+            .write(&table(), Operation::InsertOrReplace(ken))
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("for reading only"), "{error}");
-        assert!(client.create_table(&TableName::new("Other").unwrap()).await.is_err());
+        assert!(
+            client
+                .create_table(&TableName::new("Other").unwrap())
+                .await
+                .is_err()
+        );
     });
     assert!(serving.get("/_metrics").starts_with("HTTP/1.1 404"));
     assert!(serving.end().0);
     assert_eq!(keys(directory.path()).len(), 3);
     let absent = directory.path().join("absent");
     let absent = format!("embedded:{}", absent.display());
-    tables().args(["serve", &absent, "--read-only", "--listen", "127.0.0.1:0"]).assert().code(1);
+    tables()
+        .args(["serve", &absent, "--read-only", "--listen", "127.0.0.1:0"])
+        .assert()
+        .code(1);
 }
 
 #[test]
@@ -171,7 +230,10 @@ fn keys_of_accounts_are_read_from_the_environment_and_from_files() {
     ];
     let serving = Serving::start(&arguments, &[("ORDERS_KEY", KEY)], 2);
     assert!(
-        serving.printed.iter().all(|line| line.contains("AccountKey=<the key>")),
+        serving
+            .printed
+            .iter()
+            .all(|line| line.contains("AccountKey=<the key>")),
         "{:?}",
         serving.printed
     );
@@ -188,7 +250,14 @@ fn keys_of_accounts_are_read_from_the_environment_and_from_files() {
     let (success, log) = serving.end();
     assert!(success && !log.contains(KEY), "{log}");
     let shown = Serving::start(
-        &["memory", "--account", "orders:env:ORDERS_KEY", "--show-keys", "--host", "tables.example"],
+        &[
+            "memory",
+            "--account",
+            "orders:env:ORDERS_KEY",
+            "--show-keys",
+            "--host",
+            "tables.example",
+        ],
         &[("ORDERS_KEY", KEY)],
         1,
     );
@@ -200,17 +269,40 @@ fn keys_of_accounts_are_read_from_the_environment_and_from_files() {
 fn several_accounts_share_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = format!("embedded:{}", directory.path().join("data").display());
-    let accounts = ["--account", "orders:env:ORDERS_KEY", "--account", "stock:env:ORDERS_KEY", "--show-keys"];
+    let accounts = [
+        "--account",
+        "orders:env:ORDERS_KEY",
+        "--account",
+        "stock:env:ORDERS_KEY",
+        "--show-keys",
+    ];
     for store in ["memory", &embedded] {
-        let serving = Serving::start(&[&[store], &accounts[..]].concat(), &[("ORDERS_KEY", KEY)], 2);
-        let [orders, stock] =
-            [0, 1].map(|at| AzureTableStore::from_connection_string(&serving.printed[at], None).unwrap());
+        let serving = Serving::start(
+            &[&[store], &accounts[..]].concat(),
+            &[("ORDERS_KEY", KEY)],
+            2,
+        );
+        let [orders, stock] = [0, 1]
+            .map(|at| AzureTableStore::from_connection_string(&serving.printed[at], None).unwrap());
         run(async {
             orders.create_table(&table()).await.unwrap();
-            assert!(stock.list_tables(None, None).await.unwrap().items.is_empty());
+            assert!(
+                stock
+                    .list_tables(None, None)
+                    .await
+                    .unwrap()
+                    .items
+                    .is_empty()
+            );
             let insert = Operation::Insert(Entity::new("p", "r").unwrap());
             orders.write(&table(), insert.clone()).await.unwrap();
-            assert!(stock.write(&table(), insert).await.unwrap_err().is_table_not_found());
+            assert!(
+                stock
+                    .write(&table(), insert)
+                    .await
+                    .unwrap_err()
+                    .is_table_not_found()
+            );
         });
         assert!(serving.end().0);
     }
@@ -220,16 +312,36 @@ fn several_accounts_share_nothing() {
 
     let refused = |arguments: &[&str], reason: &str| {
         let mut command = tables();
-        command.env("ORDERS_KEY", KEY).args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-        command.assert().code(2).stderr(contains(reason).and(contains(KEY).not())).stdout("");
+        command
+            .env("ORDERS_KEY", KEY)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments);
+        command
+            .assert()
+            .code(2)
+            .stderr(contains(reason).and(contains(KEY).not()))
+            .stdout("");
     };
     // With one account, the store of the directory would be a new one, without the tables.
-    refused(&[&embedded, "--account", "orders:env:ORDERS_KEY"], "a folder for each");
+    refused(
+        &[&embedded, "--account", "orders:env:ORDERS_KEY"],
+        "a folder for each",
+    );
     refused(&[&embedded], "a folder for each");
     let one = format!("embedded:{}", one.display());
-    refused(&[&[&*one], &accounts[..]].concat(), "the store of one account");
-    refused(&[&["azurite"], &accounts[..]].concat(), "the tables of one account");
-    let serving = Serving::start(&[&one, "--account", "orders:env:ORDERS_KEY"], &[("ORDERS_KEY", KEY)], 1);
+    refused(
+        &[&[&*one], &accounts[..]].concat(),
+        "the store of one account",
+    );
+    refused(
+        &[&["azurite"], &accounts[..]].concat(),
+        "the tables of one account",
+    );
+    let serving = Serving::start(
+        &[&one, "--account", "orders:env:ORDERS_KEY"],
+        &[("ORDERS_KEY", KEY)],
+        1,
+    );
     assert!(serving.end().0);
 }
 
@@ -237,19 +349,41 @@ fn several_accounts_share_nothing() {
 fn mistakes_are_explained_without_keys() {
     let refused = |arguments: &[&str], reason: &str| {
         let text = contains(reason).and(contains(KEY).not());
-        tables().arg("serve").args(arguments).assert().code(2).stderr(text).stdout("");
+        tables()
+            .arg("serve")
+            .args(arguments)
+            .assert()
+            .code(2)
+            .stderr(text)
+            .stdout("");
     };
-    refused(&["memory", "--account", &format!("orders:{KEY}")], "NAME:env:VARIABLE");
-    refused(&["memory", "--account", &format!("orders:key:{KEY}")], "NAME:env:VARIABLE");
-    refused(&["memory", "--account", "orders:env:ABSENT"], "variable that is not set");
-    refused(&["memory", "--account", "orders:file:absent"], "file that cannot be read");
+    refused(
+        &["memory", "--account", &format!("orders:{KEY}")],
+        "NAME:env:VARIABLE",
+    );
+    refused(
+        &["memory", "--account", &format!("orders:key:{KEY}")],
+        "NAME:env:VARIABLE",
+    );
+    refused(
+        &["memory", "--account", "orders:env:ABSENT"],
+        "variable that is not set",
+    );
+    refused(
+        &["memory", "--account", "orders:file:absent"],
+        "file that cannot be read",
+    );
     refused(&["memory", "--fault", "explode=1"], "not a fault");
     refused(&["memory", "--cache", "512"], "for embedded stores");
     refused(&["memory", "--scan-up-to", "512"], "for embedded stores");
     refused(&["embedded:absent", "--cache", "0"], "--cache");
     refused(&["memory", "--https", "absent", "absent"], "absent");
     let public = ["serve", "memory", "--listen", "0.0.0.0:0"];
-    tables().args(public).assert().code(1).stderr(contains("loopback"));
+    tables()
+        .args(public)
+        .assert()
+        .code(1)
+        .stderr(contains("loopback"));
 }
 
 #[test]
@@ -258,18 +392,29 @@ fn a_certificate_is_made_once() {
     let name = directory.path().join("tls");
     let arguments = ["memory", "--self-signed", name.to_str().unwrap()];
     let serving = Serving::start(&arguments, &[], 1);
-    assert!(serving.printed[0].contains("TableEndpoint=https://127.0.0.1:"), "{:?}", serving.printed);
+    assert!(
+        serving.printed[0].contains("TableEndpoint=https://127.0.0.1:"),
+        "{:?}",
+        serving.printed
+    );
     let (success, log) = serving.end();
     assert!(success && log.contains("valid until"), "{log}");
     let made = fs::read_to_string(name.join("certificate.pem")).unwrap();
     assert!(made.starts_with("-----BEGIN CERTIFICATE-----"));
     #[cfg(unix)]
     assert_eq!(
-        [mode(&name.join("key.pem")), mode(&name.join("certificate.pem")), mode(&name)],
+        [
+            mode(&name.join("key.pem")),
+            mode(&name.join("certificate.pem")),
+            mode(&name)
+        ],
         [0o600, 0o644, 0o755]
     );
     assert!(Serving::start(&arguments, &[], 1).end().0);
-    assert_eq!(fs::read_to_string(name.join("certificate.pem")).unwrap(), made);
+    assert_eq!(
+        fs::read_to_string(name.join("certificate.pem")).unwrap(),
+        made
+    );
 }
 
 #[cfg(unix)]
@@ -282,7 +427,10 @@ fn mode(path: &Path) -> u32 {
 fn faults_are_injected() {
     let serving = Serving::start(&["memory", "--fault", "throttle=1"], &[], 1);
     let error = run(serving.client().list_tables(None, None)).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Throttled { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Throttled { .. }),
+        "{error}"
+    );
     let (success, log) = serving.end();
     assert!(success && log.contains("injects faults"), "{log}");
 }

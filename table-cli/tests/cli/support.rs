@@ -27,7 +27,9 @@ pub(crate) fn tables() -> Command {
         command.env_remove(name);
     }
     // Nothing listens there: a request to a server of this machine fails if it uses a proxy.
-    command.env("HTTP_PROXY", "http://127.0.0.1:1").env("ALL_PROXY", "http://127.0.0.1:1");
+    command
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env("ALL_PROXY", "http://127.0.0.1:1");
     command
 }
 
@@ -42,31 +44,60 @@ pub(crate) fn of_every_type(partition: &str, row: &str) -> Entity {
         .with("Big", 9_007_199_254_740_993_i64)
         .with("Real", 1.0)
         .with("Infinite", f64::NEG_INFINITY)
-        .with("Time", "2013-01-01T05:15:00.1234567Z".parse::<Ticks>().expect("a time"))
+        .with(
+            "Time",
+            "2013-01-01T05:15:00.1234567Z"
+                .parse::<Ticks>()
+                .expect("a time"),
+        )
         .with("Bytes", vec![0_u8, 255, 16])
-        .with("Id", "6b1a9a0e-64a0-4f5e-9d2c-5d9be6a7e2b1".parse::<uuid::Uuid>().expect("a Guid"))
+        .with(
+            "Id",
+            "6b1a9a0e-64a0-4f5e-9d2c-5d9be6a7e2b1"
+                .parse::<uuid::Uuid>()
+                .expect("a Guid"),
+        )
 }
 
 /// Writes entities into a table, which is created if it is missing.
-pub(crate) async fn fill(store: &dyn TableStore, table: &str, entities: impl IntoIterator<Item = Entity>) {
+pub(crate) async fn fill(
+    store: &dyn TableStore,
+    table: &str,
+    entities: impl IntoIterator<Item = Entity>,
+) {
     let table = TableName::new(table).expect("a legal name");
-    store.create_table_if_missing(&table).await.expect("the table is created");
+    store
+        .create_table_if_missing(&table)
+        .await
+        .expect("the table is created");
     for entity in entities {
-        store.write(&table, Operation::InsertOrReplace(entity)).await.expect("the entity is written");
+        store
+            .write(&table, Operation::InsertOrReplace(entity))
+            .await
+            .expect("the entity is written");
     }
 }
 
 /// The three employees of most tests.
 pub(crate) fn employees() -> [Entity; 3] {
-    let employee =
-        |partition, row, age: i32| Entity::new(partition, row).expect("legal keys").with("Age", age);
-    [employee("Sales", "1", 41).with("Name", "Ken"), employee("Sales", "2", 29), employee("Legal", "1", 55)]
+    let employee = |partition, row, age: i32| {
+        Entity::new(partition, row)
+            .expect("legal keys")
+            .with("Age", age)
+    };
+    [
+        employee("Sales", "1", 41).with("Name", "Ken"),
+        employee("Sales", "2", 29),
+        employee("Legal", "1", 55),
+    ]
 }
 
 /// An embedded store in a new directory, with the table `Employees`.
 pub(crate) fn embedded(entities: impl IntoIterator<Item = Entity>) -> (TempDir, String) {
     let directory = tempfile::tempdir().expect("a directory");
-    on_disk(directory.path(), async |store| fill(&store, "Employees", entities).await);
+    on_disk(directory.path(), async |store| {
+        fill(&store, "Employees", entities).await
+    });
     let name = format!("embedded:{}", directory.path().display());
     (directory, name)
 }
@@ -90,17 +121,27 @@ pub(crate) fn served(entities: impl IntoIterator<Item = Entity>) -> Served {
     let server = runtime.block_on(async {
         fill(&store, "Employees", entities).await;
         let server = Server::builder().account(account, store);
-        server.listen("127.0.0.1:0".parse().expect("an address")).start().await.expect("the server starts")
+        server
+            .listen("127.0.0.1:0".parse().expect("an address"))
+            .start()
+            .await
+            .expect("the server starts")
     });
     let secret = server.connection_string("orders").expect("the account");
-    Served { secret, _server: server, _runtime: runtime }
+    Served {
+        secret,
+        _server: server,
+        _runtime: runtime,
+    }
 }
 
 /// Opens an embedded store for a moment.
 pub(crate) fn on_disk<T>(directory: &Path, work: impl AsyncFnOnce(EmbeddedStore) -> T) -> T {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let store = EmbeddedStore::open(directory).await.expect("the store opens");
+        let store = EmbeddedStore::open(directory)
+            .await
+            .expect("the store opens");
         let result = work(store.clone()).await;
         store.close().await.expect("the store closes");
         result
@@ -112,11 +153,22 @@ pub(crate) fn indexed(entities: impl IntoIterator<Item = Entity>) -> (TempDir, S
     let directory = tempfile::tempdir().expect("a directory");
     on_disk(directory.path(), async |store| {
         let table = TableName::new("Employees").expect("a legal name");
-        store.create_table(&table).await.expect("the table is created");
-        let opened = IndexedEntities::open(store.into_shared(), table, vec![by_age()], IndexOptions::local());
+        store
+            .create_table(&table)
+            .await
+            .expect("the table is created");
+        let opened = IndexedEntities::open(
+            store.into_shared(),
+            table,
+            vec![by_age()],
+            IndexOptions::local(),
+        );
         let employees = opened.await.expect("the table opens");
         for entity in entities {
-            employees.insert(entity).await.expect("the entity is written");
+            employees
+                .insert(entity)
+                .await
+                .expect("the entity is written");
         }
     });
     let name = format!("embedded:{}", directory.path().display());
@@ -125,27 +177,50 @@ pub(crate) fn indexed(entities: impl IntoIterator<Item = Entity>) -> (TempDir, S
 
 /// The index of [`indexed`].
 pub(crate) fn by_age() -> Index {
-    Index::keyed("age", Placement::OtherPartition, "age_{Age}", "{PartitionKey}_{RowKey}").expect("an index")
+    Index::keyed(
+        "age",
+        Placement::OtherPartition,
+        "age_{Age}",
+        "{PartitionKey}_{RowKey}",
+    )
+    .expect("an index")
 }
 
 /// The keys of all rows of the table `Employees` except system rows, as `PartitionKey/RowKey`.
 pub(crate) fn keys(directory: &Path) -> Vec<String> {
     let table = TableName::new("Employees").expect("a legal name");
-    let rows =
-        on_disk(directory, async |store| store.query_all(&table, &Query::new()).await.expect("the rows"));
+    let rows = on_disk(directory, async |store| {
+        store
+            .query_all(&table, &Query::new())
+            .await
+            .expect("the rows")
+    });
     let keys = rows.iter().map(Entity::key).filter(|key| !key.is_system());
-    keys.map(|key| format!("{}/{}", key.partition(), key.row())).collect()
+    keys.map(|key| format!("{}/{}", key.partition(), key.row()))
+        .collect()
 }
 
 /// Removes the entry of one employee, and adds the entry of none.
 pub(crate) async fn damage(store: &dyn TableStore) {
     let table = TableName::new("Employees").expect("a row");
     let entries = store.query_all(&table, &Query::new()).await.expect("a row");
-    let entry = entries.into_iter().find(|row| row.key().row() == "Sales_1").expect("a row");
-    let (partition, properties) = (entry.key().partition().to_owned(), entry.properties().clone());
-    store.write(&table, Operation::Delete(entry.key().clone(), IfMatch::Any)).await.expect("a row");
+    let entry = entries
+        .into_iter()
+        .find(|row| row.key().row() == "Sales_1")
+        .expect("a row");
+    let (partition, properties) = (
+        entry.key().partition().to_owned(),
+        entry.properties().clone(),
+    );
+    store
+        .write(&table, Operation::Delete(entry.key().clone(), IfMatch::Any))
+        .await
+        .expect("a row");
     let dangling = Entity::from_parts(Key::new(partition, "Sales_9").expect("a row"), properties);
-    store.write(&table, Operation::Insert(dangling)).await.expect("a row");
+    store
+        .write(&table, Operation::Insert(dangling))
+        .await
+        .expect("a row");
 }
 
 /// Begins a build of the index of [`by_age`], as a program that ends after other programs could see the index.
@@ -156,14 +231,18 @@ pub(crate) fn interrupt_build(directory: &Path) {
         // As if a server had the store open: the build waits, and does not end in this process.
         shared.local_writers().expect("an embedded store").serve();
         let opened =
-            IndexedEntities::open(shared.clone(), table, vec![by_age()], IndexOptions::local()).await;
+            IndexedEntities::open(shared.clone(), table, vec![by_age()], IndexOptions::local())
+                .await;
         let employees = opened.expect("the table opens");
         let mut build = Box::pin(employees.build("age").expect("the index").run());
         loop {
             let wait = tokio::time::timeout(Duration::from_millis(10), &mut build).await;
             assert!(wait.is_err(), "the build ended");
             let declared = employees.declared().await.expect("the manifest");
-            if declared.iter().any(|stored| stored.state != IndexState::Absent) {
+            if declared
+                .iter()
+                .any(|stored| stored.state != IndexState::Absent)
+            {
                 break;
             }
         }
@@ -179,8 +258,10 @@ pub(crate) fn interrupt_write(directory: &Path) {
 pub(crate) fn interrupt_write_with(directory: &Path, options: IndexOptions) {
     on_disk(directory, async |store| {
         let faults = FaultInjector::new(1);
-        let (table, crashing) =
-            (TableName::new("Employees").expect("a legal name"), Faulty::new(store, faults.clone()));
+        let (table, crashing) = (
+            TableName::new("Employees").expect("a legal name"),
+            Faulty::new(store, faults.clone()),
+        );
         let opened = IndexedEntities::open(crashing.into_shared(), table, vec![by_age()], options);
         let employees_of_a_process = opened.await.expect("the table opens");
         faults.crash_at(2, CrashPoint::Before);

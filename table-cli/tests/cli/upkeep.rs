@@ -13,8 +13,8 @@ use table_patterns::journal::Timing;
 use table_patterns::large::LargeTable;
 
 use crate::support::{
-    damage, embedded, employees, fill, indexed, interrupt_write, interrupt_write_with, keys, on_disk, served,
-    tables,
+    damage, embedded, employees, fill, indexed, interrupt_write, interrupt_write_with, keys,
+    on_disk, served, tables,
 };
 
 fn once(store: &str, arguments: &[&str]) -> assert_cmd::Command {
@@ -26,13 +26,20 @@ fn once(store: &str, arguments: &[&str]) -> assert_cmd::Command {
 #[test]
 fn tables_in_order_are_healthy() {
     let (directory, store) = indexed(employees());
-    on_disk(directory.path(), async |store| fill(&store, "Orders", employees()).await);
+    on_disk(directory.path(), async |store| {
+        fill(&store, "Orders", employees()).await
+    });
     let before = keys(directory.path());
     let first = once(&store, &[]).assert().success();
     let lines = "Employees: round 1: healthy; since the start: 3 entries compared\n";
-    first.stdout(contains(lines).and(contains("Orders: round 1: needs no upkeep\n"))).stderr("");
+    first
+        .stdout(contains(lines).and(contains("Orders: round 1: needs no upkeep\n")))
+        .stderr("");
     // The next comparison is in 30 days.
-    once(&store, &["Employees"]).assert().success().stdout("Employees: round 1: healthy\n");
+    once(&store, &["Employees"])
+        .assert()
+        .success()
+        .stdout("Employees: round 1: healthy\n");
     assert_eq!(keys(directory.path()), before);
 }
 
@@ -41,11 +48,21 @@ fn a_quiet_upkeep_prints_warnings_and_errors_alone() {
     let (directory, store) = indexed(employees());
     on_disk(directory.path(), async |store| damage(&store).await);
     let before = keys(directory.path());
-    once(&store, &["--quiet", "--concurrency", "1"]).assert().success().stdout("").stderr("");
+    once(&store, &["--quiet", "--concurrency", "1"])
+        .assert()
+        .success()
+        .stdout("")
+        .stderr("");
     assert_ne!(keys(directory.path()), before, "the entries are repaired");
-    let absent = once(&store, &["--quiet", "Employees", "Orders"]).assert().code(1).stdout("");
+    let absent = once(&store, &["--quiet", "Employees", "Orders"])
+        .assert()
+        .code(1)
+        .stdout("");
     absent.stderr(contains("the table 'Orders' does not exist"));
-    once(&store, &["--quiet", "--json"]).assert().code(2).stderr(contains("--quiet"));
+    once(&store, &["--quiet", "--json"])
+        .assert()
+        .code(2)
+        .stderr(contains("--quiet"));
     once(&store, &["--concurrency", "0"]).assert().code(2);
 }
 
@@ -54,7 +71,10 @@ fn an_interrupted_write_is_finished() {
     let (directory, store) = indexed([]);
     interrupt_write(directory.path());
     assert_eq!(keys(directory.path()).len(), 1, "the entity, and no entry");
-    once(&store, &[]).assert().success().stdout(contains("healthy").and(contains("1 writes finished")));
+    once(&store, &[])
+        .assert()
+        .success()
+        .stdout(contains("healthy").and(contains("1 writes finished")));
     assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");
 }
 
@@ -63,10 +83,17 @@ fn an_interrupted_write_is_finished() {
 fn the_lease_of_a_dead_program_is_not_waited_for() {
     let (directory, store) = indexed([]);
     let mut options = IndexOptions::local();
-    options.timing =
-        Timing::new(Duration::from_secs(3600), Duration::from_millis(250), Duration::ZERO).unwrap();
+    options.timing = Timing::new(
+        Duration::from_secs(3600),
+        Duration::from_millis(250),
+        Duration::ZERO,
+    )
+    .unwrap();
     interrupt_write_with(directory.path(), options);
-    once(&store, &[]).assert().success().stdout(contains("healthy").and(contains("1 writes finished")));
+    once(&store, &[])
+        .assert()
+        .success()
+        .stdout(contains("healthy").and(contains("1 writes finished")));
     assert_eq!(keys(directory.path()).len(), 2, "the entity and its entry");
 }
 
@@ -76,7 +103,11 @@ fn damaged_entries_are_repaired() {
     let before = keys(directory.path());
     on_disk(directory.path(), async |store| damage(&store).await);
     let repaired = once(&store, &["Employees", "--json"]).assert().success();
-    repaired.stdout(contains(r#""dangling":1"#).and(contains(r#""missing":1"#)).and(contains(r#""due":0"#)));
+    repaired.stdout(
+        contains(r#""dangling":1"#)
+            .and(contains(r#""missing":1"#))
+            .and(contains(r#""due":0"#)),
+    );
     assert_eq!(keys(directory.path()), before);
 }
 
@@ -89,7 +120,11 @@ fn what_an_operator_must_do_is_said() {
         });
         let (table, options) = (TableName::new("Employees").unwrap(), IndexOptions::local());
         let opened = IndexedEntities::open(store.into_shared(), table, vec![opaque], options).await;
-        opened.unwrap().insert(Entity::new("Sales", "1").unwrap()).await.unwrap();
+        opened
+            .unwrap()
+            .insert(Entity::new("Sales", "1").unwrap())
+            .await
+            .unwrap();
     });
     let due = once(&store, &[]).assert().code(4);
     due.stdout(contains("needs an operator"))
@@ -98,7 +133,12 @@ fn what_an_operator_must_do_is_said() {
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Session", rename_all = "PascalCase")]
-#[index(token, partition_key = "token_{token}", row_key = "x", unique = "table")]
+#[index(
+    token,
+    partition_key = "token_{token}",
+    row_key = "x",
+    unique = "table"
+)]
 struct Session {
     #[partition_key]
     user: String,
@@ -114,11 +154,24 @@ fn expired_entities_are_removed_with_their_entries() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", directory.path().display());
     on_disk(directory.path(), async |store| {
-        let opened = IndexedTable::<Session>::open(store.into_shared(), "Employees", IndexOptions::local());
+        let opened =
+            IndexedTable::<Session>::open(store.into_shared(), "Employees", IndexOptions::local());
         let sessions = opened.await.unwrap();
         for (id, until) in [(1, "2020-01-01T00:00:00Z"), (2, "2999-01-01T00:00:00Z")] {
-            let (user, token, until) = ("ann".to_owned(), format!("token {id}"), until.parse().unwrap());
-            sessions.insert(&Session { user, id, token, until }).await.unwrap();
+            let (user, token, until) = (
+                "ann".to_owned(),
+                format!("token {id}"),
+                until.parse().unwrap(),
+            );
+            sessions
+                .insert(&Session {
+                    user,
+                    id,
+                    token,
+                    until,
+                })
+                .await
+                .unwrap();
         }
     });
     assert_eq!(keys(directory.path()).len(), 4);
@@ -129,38 +182,63 @@ fn expired_entities_are_removed_with_their_entries() {
             .and(contains(r#""not_removed":0"#))
             .and(contains(r#""due":0"#)),
     );
-    assert_eq!(keys(directory.path()).len(), 2, "the valid session and its entry");
+    assert_eq!(
+        keys(directory.path()).len(),
+        2,
+        "the valid session and its entry"
+    );
     // The next sweep is in an hour.
-    once(&store, &[]).assert().success().stdout("Employees: round 1: healthy\n");
+    once(&store, &[])
+        .assert()
+        .success()
+        .stdout("Employees: round 1: healthy\n");
 }
 
 /// Whoever may add rows to a table of an account can add an expiry to its manifest.
 #[test]
 fn an_expiry_of_a_service_is_obeyed_by_name() {
     let expired = |row: &str| {
-        let entity = Entity::new("ann", row).unwrap().with("EntityType", "Session");
+        let entity = Entity::new("ann", row)
+            .unwrap()
+            .with("EntityType", "Session");
         entity.with("Until", "2020-01-01T00:00:00Z".parse::<Ticks>().unwrap())
     };
-    let planted =
-        Entity::new("~~manifest", "type~Session").unwrap().with("Format", 1).with("EntityType", "Session");
-    let planted =
-        planted.with("Discriminator", r#"{"property":"EntityType"}"#).with("Version", 1).with("Reader", 1);
-    let planted =
-        planted.with("Layout", "\"plain\"").with("Encrypted", "[]").with("Expiry", r#"{"expires":"Until"}"#);
+    let planted = Entity::new("~~manifest", "type~Session")
+        .unwrap()
+        .with("Format", 1)
+        .with("EntityType", "Session");
+    let planted = planted
+        .with("Discriminator", r#"{"property":"EntityType"}"#)
+        .with("Version", 1)
+        .with("Reader", 1);
+    let planted = planted
+        .with("Layout", "\"plain\"")
+        .with("Encrypted", "[]")
+        .with("Expiry", r#"{"expires":"Until"}"#);
     let served = served([expired("1"), expired("2"), planted]);
     let run = |arguments: &[&str]| {
         let mut command = tables();
-        command.args(["upkeep", "azure", "Employees", "--once"]).args(arguments);
-        command.env("AZURE_STORAGE_CONNECTION_STRING", &served.secret).assert()
+        command
+            .args(["upkeep", "azure", "Employees", "--once"])
+            .args(arguments);
+        command
+            .env("AZURE_STORAGE_CONNECTION_STRING", &served.secret)
+            .assert()
     };
     let count = |entities: &str| {
         let mut command = tables();
-        command.args(["count", "azure", "Employees"]).env("AZURE_STORAGE_CONNECTION_STRING", &served.secret);
+        command
+            .args(["count", "azure", "Employees"])
+            .env("AZURE_STORAGE_CONNECTION_STRING", &served.secret);
         command.assert().success().stdout(contains(entities));
     };
-    run(&[]).code(4).stderr(contains("Session=Until").and(contains("--trust-expiry")));
+    run(&[])
+        .code(4)
+        .stderr(contains("Session=Until").and(contains("--trust-expiry")));
     run(&["--trust-expiry", "Session=Other"]).code(4);
-    run(&["--trust-expiry", "Session"]).code(2).stderr(contains("a type and a property"));
+    run(&["--trust-expiry", "Session"])
+        .code(2)
+        .stderr(contains("a type and a property"));
     count("2");
     run(&["--trust-expiry", "Session=Until"]).success();
     count("0");
@@ -186,7 +264,12 @@ fn old_files(directory: &Path) -> usize {
             count += old_files(&path);
         } else {
             let old = SystemTime::now() - Duration::from_secs(400 * 24 * 3600);
-            std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+            std::fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(old)
+                .unwrap();
             count += 1;
         }
     }
@@ -203,23 +286,43 @@ fn blobs_that_no_row_needs_are_removed() {
         let photos = LargeTable::<Photo>::new(store.clone(), "Photos", files).unwrap();
         photos.create_if_missing().await.unwrap();
         for number in 1..=2 {
-            photos.insert(&Photo { album: "2013".to_owned(), number, image: vec![7; 100] }).await.unwrap();
+            photos
+                .insert(&Photo {
+                    album: "2013".to_owned(),
+                    number,
+                    image: vec![7; 100],
+                })
+                .await
+                .unwrap();
         }
         // A program without the blobs deletes a row.
         let key = Photo::key("2013", 2).unwrap();
         let table = TableName::new("Photos").unwrap();
-        store.write(&table, Operation::Delete(key.into_key(), IfMatch::Any)).await.unwrap();
+        store
+            .write(&table, Operation::Delete(key.into_key(), IfMatch::Any))
+            .await
+            .unwrap();
     });
     assert_eq!(old_files(&blobs), 2);
     let store = format!("embedded:{}", data.display());
     let without = once(&store, &[]).assert().code(4);
-    without.stdout(contains("Photos: round 1: needs an operator")).stderr(contains("blob"));
+    without
+        .stdout(contains("Photos: round 1: needs an operator"))
+        .stderr(contains("blob"));
     assert_eq!(old_files(&blobs), 2);
-    once(&store, &["--blobs", "absent"]).assert().code(2).stderr(contains("absent"));
+    once(&store, &["--blobs", "absent"])
+        .assert()
+        .code(2)
+        .stderr(contains("absent"));
     let root = blobs.join("large");
-    let collected = once(&store, &["--blobs", root.to_str().unwrap()]).assert().success();
+    let collected = once(&store, &["--blobs", root.to_str().unwrap()])
+        .assert()
+        .success();
     collected.stdout("Photos: round 1: healthy; since the start: 1 unused blobs removed\n");
-    let doctor = tables().args(["doctor", &store, "--blobs", root.to_str().unwrap()]).assert().success();
+    let doctor = tables()
+        .args(["doctor", &store, "--blobs", root.to_str().unwrap()])
+        .assert()
+        .success();
     doctor.stdout(contains("nothing is wrong"));
 }
 
@@ -231,25 +334,45 @@ fn a_wrong_command_changes_nothing() {
         .stdout(contains("Employees: round 1: healthy").and(contains("Orders: round 1: failed")))
         .stderr(contains("the table 'Orders' does not exist"));
     once(&store, &["1"]).assert().code(2);
-    tables().args(["upkeep", &store, "--every", "0"]).assert().code(2);
+    tables()
+        .args(["upkeep", &store, "--every", "0"])
+        .assert()
+        .code(2);
     let nowhere = directory.path().join("nowhere");
-    once(&format!("embedded:{}", nowhere.display()), &[]).assert().code(1);
+    once(&format!("embedded:{}", nowhere.display()), &[])
+        .assert()
+        .code(1);
     assert!(!nowhere.exists(), "upkeep creates no store");
-    once("memory", &[]).assert().success().stderr("the store has no table\n");
+    once("memory", &[])
+        .assert()
+        .success()
+        .stderr("the store has no table\n");
 }
 
 #[test]
 fn rounds_of_a_server_end_with_a_signal() {
     let served = served(employees());
     let mut program = std::process::Command::new(assert_cmd::cargo::cargo_bin("tables"));
-    program.args(["upkeep", "azure", "--every", "1"]).env("AZURE_STORAGE_CONNECTION_STRING", &served.secret);
-    let mut running = program.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(running.stdout.take().unwrap()));
+    program
+        .args(["upkeep", "azure", "--every", "1"])
+        .env("AZURE_STORAGE_CONNECTION_STRING", &served.secret);
+    let mut running = program
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(running.stdout.take().unwrap()));
     for round in 1..=2 {
         let line = lines.next().unwrap().unwrap();
         assert_eq!(line, format!("Employees: round {round}: needs no upkeep"));
     }
     let id = running.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(running.wait().unwrap().success());
 }

@@ -31,14 +31,22 @@ fn data(rows: usize) -> Vec<Entity> {
 
 fn rows(directory: &Path, table: &str) -> Vec<Entity> {
     let table = TableName::new(table).unwrap();
-    let rows = on_disk(directory, async |store| store.query_all(&table, &Query::new()).await.unwrap());
-    rows.into_iter().map(|row| row.with_system(None, None)).collect()
+    let rows = on_disk(directory, async |store| {
+        store.query_all(&table, &Query::new()).await.unwrap()
+    });
+    rows.into_iter()
+        .map(|row| row.with_system(None, None))
+        .collect()
 }
 
 /// Starts the program and kills it after a random time of at most `longest`. Returns whether it was still at work.
 fn kill(arguments: &[&str], longest: Duration) -> bool {
     let mut program = Command::new(assert_cmd::cargo::cargo_bin("tables"));
-    program.args(arguments).args(SLOW).stdout(Stdio::null()).stderr(Stdio::null());
+    program
+        .args(arguments)
+        .args(SLOW)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut process = program.spawn().unwrap();
     std::thread::sleep(longest.mul_f64(fastrand::f64()));
     let ended = process.try_wait().unwrap().is_some();
@@ -64,7 +72,10 @@ fn kill_and_resume(arguments: impl Fn(&Path) -> Vec<String>, finish: impl Fn(&Pa
 }
 
 fn strings(arguments: &[&str]) -> Vec<String> {
-    arguments.iter().map(|&argument| argument.to_owned()).collect()
+    arguments
+        .iter()
+        .map(|&argument| argument.to_owned())
+        .collect()
 }
 
 fn path(directory: &Path, name: &str) -> String {
@@ -86,14 +97,21 @@ fn kill_commands(count: usize) {
     // Not `assert_eq`, which would print thousands of rows.
     let same = |directory: &Path| assert!(rows(&directory.join("store"), "Employees") == expected);
 
-    let copy = |directory: &Path| strings(&["copy", &from, &store(directory), "--concurrency", "2"]);
+    let copy =
+        |directory: &Path| strings(&["copy", &from, &store(directory), "--concurrency", "2"]);
     kill_and_resume(copy, |directory| {
         run(&copy(directory));
         same(directory);
     });
 
     let export = |directory: &Path| {
-        strings(&["export", &from, "Employees", "--to", &path(directory, "all.jsonl.zst")])
+        strings(&[
+            "export",
+            &from,
+            "Employees",
+            "--to",
+            &path(directory, "all.jsonl.zst"),
+        ])
     };
     let import = |directory: &Path, file: &Path| {
         strings(&[
@@ -112,7 +130,13 @@ fn kill_commands(count: usize) {
         run(&export(directory));
         // Not `--mode upsert`, which would hide a row that is there twice.
         let file = path(directory, "all.jsonl.zst");
-        run(&strings(&["import", &store(directory), "Employees", "--from", &file]));
+        run(&strings(&[
+            "import",
+            &store(directory),
+            "Employees",
+            "--from",
+            &file,
+        ]));
         same(directory);
     });
 
@@ -147,7 +171,9 @@ fn kill_commands(count: usize) {
             let again = tables().args(restore(directory, &saved)).assert();
             // The restore is complete if it was killed after its end.
             if !again.get_output().status.success() {
-                again.code(2).stderr(predicates::str::contains("exists and has rows"));
+                again
+                    .code(2)
+                    .stderr(predicates::str::contains("exists and has rows"));
             }
             same(directory);
         },

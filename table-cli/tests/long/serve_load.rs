@@ -21,8 +21,15 @@ use crate::serving::{Serving, run, table};
 /// A line of a file of a process in `/proc` as a number.
 fn proc_number(process: &str, file: &str, name: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/{file}")).expect("a running process");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the line");
-    line.split_whitespace().next().expect("a number").parse().expect("a number")
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .expect("the line");
+    line.split_whitespace()
+        .next()
+        .expect("a number")
+        .parse()
+        .expect("a number")
 }
 
 /// The most memory that the server has had, in KiB.
@@ -47,18 +54,38 @@ fn raise_open_files() {
          `ulimit -Hn {needed}` as root, or by `--ulimit nofile={needed}` of a container",
         maximum.unwrap_or_default()
     );
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
-        .expect("a limit below the hard limit");
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(needed),
+            maximum,
+        },
+    )
+    .expect("a limit below the hard limit");
 }
 
 async fn writes_and_reads(serving: &Serving, rows: std::ops::Range<usize>) {
     let client = serving.client();
-    let before = client.query_all(&table(), &Query::new()).await.unwrap().len();
+    let before = client
+        .query_all(&table(), &Query::new())
+        .await
+        .unwrap()
+        .len();
     for row in rows.clone() {
         let entity = Entity::new("p", row.to_string()).unwrap().with("N", 1);
-        client.write(&table(), Operation::Insert(entity)).await.unwrap();
+        client
+            .write(&table(), Operation::Insert(entity))
+            .await
+            .unwrap();
     }
-    assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), before + rows.len());
+    assert_eq!(
+        client
+            .query_all(&table(), &Query::new())
+            .await
+            .unwrap()
+            .len(),
+        before + rows.len()
+    );
 }
 
 #[test]
@@ -76,7 +103,9 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
         let mut stream = TcpStream::connect(serving.address()).unwrap();
         // Every other client has begun a request that it never ends.
         if n % 2 == 0 {
-            stream.write_all(b"GET /devstoreaccount1/Tables HTTP/1.1\r\nHost: 127.0.0.1\r\nA: ").unwrap();
+            stream
+                .write_all(b"GET /devstoreaccount1/Tables HTTP/1.1\r\nHost: 127.0.0.1\r\nA: ")
+                .unwrap();
         }
         idle.push(stream);
     }
@@ -86,7 +115,9 @@ fn idle_connections_cost_little_and_other_clients_are_answered() {
     assert!(each < 40 * 1024, "{each} bytes for each connection");
     // Those that are still open are served.
     for stream in idle.iter_mut().skip(1).step_by(2).take(100) {
-        stream.write_all(b"GET /_health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET /_health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -101,8 +132,14 @@ fn signature(serving: &Serving) -> String {
     let signature = run(async {
         let client = serving.client();
         client.create_table(&table()).await.unwrap();
-        let sas = TableSas::new(&table(), TablePermissions::ALL, Utc::now() + TimeDelta::hours(1));
-        client.sign(&sas.with_protocol(SasProtocol::HttpsAndHttp)).unwrap()
+        let sas = TableSas::new(
+            &table(),
+            TablePermissions::ALL,
+            Utc::now() + TimeDelta::hours(1),
+        );
+        client
+            .sign(&sas.with_protocol(SasProtocol::HttpsAndHttp))
+            .unwrap()
     });
     let url = signature.url(&format!("http://{}/devstoreaccount1", serving.address()));
     url.as_str().split_once('?').expect("a query").1.to_owned()
@@ -117,7 +154,9 @@ fn unread_answers_need_bounded_memory() {
     let query = signature(&serving);
     let counted = |status: u16| {
         let metrics = serving.get("/_metrics");
-        let name = format!("table_server_requests_total{{operation=\"QueryEntities\",status=\"{status}\"}} ");
+        let name = format!(
+            "table_server_requests_total{{operation=\"QueryEntities\",status=\"{status}\"}} "
+        );
         let line = metrics.lines().find_map(|line| line.strip_prefix(&*name));
         line.map_or(0, |count| count.parse::<usize>().unwrap())
     };
@@ -125,8 +164,13 @@ fn unread_answers_need_bounded_memory() {
         let client = serving.client();
         // More than a page: 200 rows of 30 KB.
         for row in 0..200 {
-            let entity = Entity::new("p", row.to_string()).unwrap().with("Text", "x".repeat(30_000));
-            client.write(&table(), Operation::Insert(entity)).await.unwrap();
+            let entity = Entity::new("p", row.to_string())
+                .unwrap()
+                .with("Text", "x".repeat(30_000));
+            client
+                .write(&table(), Operation::Insert(entity))
+                .await
+                .unwrap();
         }
         let before = peak(&serving);
         let request = format!(
@@ -137,7 +181,10 @@ fn unread_answers_need_bounded_memory() {
             let socket = TcpSocket::new_v4().unwrap();
             // The system keeps little of an answer, so that the server keeps it.
             socket.set_recv_buffer_size(4096).unwrap();
-            let mut stream = socket.connect(serving.address().parse().unwrap()).await.unwrap();
+            let mut stream = socket
+                .connect(serving.address().parse().unwrap())
+                .await
+                .unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
             deaf.push(stream);
         }
@@ -146,14 +193,30 @@ fn unread_answers_need_bounded_memory() {
         }
         // Nobody reads, and others are answered.
         let entity = Entity::new("q", "1").unwrap().with("N", 1);
-        client.write(&table(), Operation::Insert(entity.clone())).await.unwrap();
-        assert!(client.get(&table(), entity.key(), None).await.unwrap().is_some());
+        client
+            .write(&table(), Operation::Insert(entity.clone()))
+            .await
+            .unwrap();
+        assert!(
+            client
+                .get(&table(), entity.key(), None)
+                .await
+                .unwrap()
+                .is_some()
+        );
         let (answered, more) = (counted(200), (peak(&serving) - before) / 1024);
         println!("{answered} of {CLIENTS} unread pages: {more} MiB");
         assert!(answered >= 100, "{answered}");
         assert!(more < 900, "{more} MiB");
         drop(deaf);
-        assert_eq!(client.query_all(&table(), &Query::new()).await.unwrap().len(), 201);
+        assert_eq!(
+            client
+                .query_all(&table(), &Query::new())
+                .await
+                .unwrap()
+                .len(),
+            201
+        );
     });
     let (success, log) = serving.end();
     assert!(success && !log.contains("panic"), "{log}");
@@ -191,7 +254,9 @@ fn large_bodies_at_once_need_bounded_memory() {
         })
         .collect();
     run(writes_and_reads(&serving, 0..50));
-    clients.into_iter().for_each(|client| client.join().unwrap());
+    clients
+        .into_iter()
+        .for_each(|client| client.join().unwrap());
     let more = (peak(&serving) - before) / 1024;
     println!("64 bodies of 100 MB: {more} MiB");
     // The bound of all bodies is 256 MiB; a growing buffer is as large again while it is copied.

@@ -124,11 +124,21 @@ pub(super) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub(super) const fn new(kind: OperationKind, table: &'a TableName) -> Self {
-        Self { kind, table: Some(table), path: None, key: None }
+        Self {
+            kind,
+            table: Some(table),
+            path: None,
+            key: None,
+        }
     }
 
     pub(super) const fn list_tables() -> Self {
-        Self { kind: OperationKind::ListTables, table: None, path: None, key: None }
+        Self {
+            kind: OperationKind::ListTables,
+            table: None,
+            path: None,
+            key: None,
+        }
     }
 
     pub(super) fn at(mut self, path: AccessPath) -> Self {

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    FaultInjector, Faulty, Guarded, Limited, Metered, RateLimit, RateLimited, RequestMeter, RetryPolicy,
-    Retrying, ScanGuard, TraceKeys, Traced,
+    FaultInjector, Faulty, Guarded, Limited, Metered, RateLimit, RateLimited, RequestMeter,
+    RetryPolicy, Retrying, ScanGuard, TraceKeys, Traced,
 };
 use crate::store::TableStore;
 
@@ -142,9 +142,8 @@ impl StoreBuilder {
         // From the inside out: the last line is the outermost adapter. The table above has the reasons.
         let store = wrap(self.store, self.faults, Faulty::new);
         #[cfg(feature = "opentelemetry")]
-        let store = wrap(store, self.telemetry.clone(), |store, telemetry| super::telemetry::Counted {
-            store,
-            telemetry,
+        let store = wrap(store, self.telemetry.clone(), |store, telemetry| {
+            super::telemetry::Counted { store, telemetry }
         });
         let store = wrap(store, self.meter, Metered::new);
         let store = wrap(store, self.rate.clone(), RateLimited::observing);
@@ -158,8 +157,9 @@ impl StoreBuilder {
         let store = wrap(store, self.limit, Limited::new);
         let store = wrap(store, self.guard, Guarded::new);
         #[cfg(feature = "opentelemetry")]
-        let store =
-            wrap(store, self.telemetry, |store, telemetry| super::telemetry::Measured { store, telemetry });
+        let store = wrap(store, self.telemetry, |store, telemetry| {
+            super::telemetry::Measured { store, telemetry }
+        });
         wrap(store, self.trace, Traced::new)
     }
 }

@@ -49,13 +49,18 @@ pub struct WithClock<S> {
 impl<S: TableStore> WithClock<S> {
     /// Wraps a store. `clock` returns the present time.
     pub fn new(store: S, clock: impl Fn() -> Ticks + Send + Sync + 'static) -> Self {
-        Self { store, clock: Arc::new(clock) }
+        Self {
+            store,
+            clock: Arc::new(clock),
+        }
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for WithClock<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithClock").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("WithClock")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 

@@ -91,15 +91,27 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
     pub fn new(primary: P, secondary: S) -> Result<Self> {
         // The stores are expected to differ in whether reads are stale, and in nothing else. So both sides are set to
         // `true` before they are compared.
-        let profile = ServiceProfile { has_stale_reads: true, ..primary.profile().clone() };
-        let other = ServiceProfile { has_stale_reads: true, ..secondary.profile().clone() };
+        let profile = ServiceProfile {
+            has_stale_reads: true,
+            ..primary.profile().clone()
+        };
+        let other = ServiceProfile {
+            has_stale_reads: true,
+            ..secondary.profile().clone()
+        };
         if profile != other {
             return Err(Error::invalid_request(format!(
                 "the primary store ({}) and the secondary store ({}) differ in their limits; open both with the same service and adapters",
                 profile.name, other.name
             )));
         }
-        Ok(Self { primary, secondary, profile, after: None, sources: ReadSources::default() })
+        Ok(Self {
+            primary,
+            secondary,
+            profile,
+            after: None,
+            sources: ReadSources::default(),
+        })
     }
 
     /// Sends a read to the secondary also if the primary has not answered after `delay`. Unset, only an error does so.
@@ -125,8 +137,12 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
     ) -> Result<(T, ReadFrom)> {
         let result = match route {
             Route::Both => self.either(primary, secondary).await,
-            Route::Only(ReadFrom::Primary) => primary.await.map(|answer| (answer, ReadFrom::Primary)),
-            Route::Only(ReadFrom::Secondary) => secondary.await.map(|answer| (answer, ReadFrom::Secondary)),
+            Route::Only(ReadFrom::Primary) => {
+                primary.await.map(|answer| (answer, ReadFrom::Primary))
+            }
+            Route::Only(ReadFrom::Secondary) => {
+                secondary.await.map(|answer| (answer, ReadFrom::Secondary))
+            }
         };
         if let Ok((_, copy)) = &result {
             let count = match copy {
@@ -167,14 +183,21 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
 }
 
 /// Reads from the secondary if the primary failed; otherwise the primary has refused the read, and the secondary would too.
-async fn or_secondary<T>(error: Error, secondary: impl Future<Output = Result<T>>) -> Result<(T, ReadFrom)> {
+async fn or_secondary<T>(
+    error: Error,
+    secondary: impl Future<Output = Result<T>>,
+) -> Result<(T, ReadFrom)> {
     // A table that is being deleted is an answer of the primary. The copy may still have the table, and would return
     // rows that were deleted.
-    let failed = error.is_transient() && !matches!(error.root().kind(), ErrorKind::TableBeingDeleted { .. });
+    let failed =
+        error.is_transient() && !matches!(error.root().kind(), ErrorKind::TableBeingDeleted { .. });
     if !failed {
         return Err(error);
     }
-    secondary.await.map(|answer| (answer, ReadFrom::Secondary)).map_err(|_| error)
+    secondary
+        .await
+        .map(|answer| (answer, ReadFrom::Secondary))
+        .map_err(|_| error)
 }
 
 /// One of the two copies.
@@ -201,14 +224,24 @@ struct NextPage<'a> {
 impl<'a> NextPage<'a> {
     fn after(from: Option<&'a Continuation>) -> Self {
         match from {
-            None => Self { route: Route::Both, primary: None, secondary: None },
+            None => Self {
+                route: Route::Both,
+                primary: None,
+                secondary: None,
+            },
             Some(token) if token.is_of_secondary() => {
                 let secondary = Some(token.clone().with_secondary(false));
-                Self { route: Route::Only(ReadFrom::Secondary), primary: None, secondary }
+                Self {
+                    route: Route::Only(ReadFrom::Secondary),
+                    primary: None,
+                    secondary,
+                }
             }
-            Some(token) => {
-                Self { route: Route::Only(ReadFrom::Primary), primary: Some(token), secondary: None }
-            }
+            Some(token) => Self {
+                route: Route::Only(ReadFrom::Primary),
+                primary: Some(token),
+                secondary: None,
+            },
         }
     }
 
@@ -217,7 +250,10 @@ impl<'a> NextPage<'a> {
         let next = Self::after(from);
         // A writer that misses a new index in a stale manifest would leave the index without entries.
         if query.bounds().partition.as_single() == Some(MANIFEST_PARTITION) {
-            return Self { route: Route::Only(ReadFrom::Primary), ..next };
+            return Self {
+                route: Route::Only(ReadFrom::Primary),
+                ..next
+            };
         }
         next
     }
@@ -225,7 +261,9 @@ impl<'a> NextPage<'a> {
 
 /// Marks the continuation token with the copy that returned it.
 fn marked<T>((mut page, copy): (Page<T>, ReadFrom)) -> Page<T> {
-    page.continuation = page.continuation.map(|token| token.with_secondary(copy == ReadFrom::Secondary));
+    page.continuation = page
+        .continuation
+        .map(|token| token.with_secondary(copy == ReadFrom::Secondary));
     page
 }
 
@@ -250,12 +288,25 @@ impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
         self.read(next.route, primary, secondary).await.map(marked)
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         let is_manifest = key.partition() == MANIFEST_PARTITION;
-        let route = if is_manifest { Route::Only(ReadFrom::Primary) } else { Route::Both };
-        let (primary, secondary) =
-            (self.primary.get(table, key, select), self.secondary.get(table, key, select));
-        self.read(route, primary, secondary).await.map(|(entity, _)| entity)
+        let route = if is_manifest {
+            Route::Only(ReadFrom::Primary)
+        } else {
+            Route::Both
+        };
+        let (primary, secondary) = (
+            self.primary.get(table, key, select),
+            self.secondary.get(table, key, select),
+        );
+        self.read(route, primary, secondary)
+            .await
+            .map(|(entity, _)| entity)
     }
 
     async fn query(
@@ -278,9 +329,15 @@ impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
     ) -> Result<ReadablePage> {
         let next = NextPage::of_query(query, from);
         let primary = self.primary.query_readable(table, query, next.primary);
-        let secondary = self.secondary.query_readable(table, query, next.secondary.as_ref());
-        let (ReadablePage { page, unreadable }, copy) = self.read(next.route, primary, secondary).await?;
-        Ok(ReadablePage { page: marked((page, copy)), unreadable })
+        let secondary = self
+            .secondary
+            .query_readable(table, query, next.secondary.as_ref());
+        let (ReadablePage { page, unreadable }, copy) =
+            self.read(next.route, primary, secondary).await?;
+        Ok(ReadablePage {
+            page: marked((page, copy)),
+            unreadable,
+        })
     }
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {

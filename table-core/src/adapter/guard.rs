@@ -59,7 +59,11 @@ impl Default for ScanGuard {
 impl ScanGuard {
     /// Creates a guard that refuses table scans.
     pub const fn new() -> Self {
-        Self { from: AccessPath::TableScan, tables: Vec::new(), mode: GuardMode::Refuse }
+        Self {
+            from: AccessPath::TableScan,
+            tables: Vec::new(),
+            mode: GuardMode::Refuse,
+        }
     }
 
     /// Refuses this access path and every more expensive one.
@@ -93,7 +97,9 @@ impl ScanGuard {
     /// Whether the path is refused for a table. The last setting for the table counts.
     fn is_refused(&self, path: AccessPath, is_table: impl Fn(&TableName) -> bool) -> bool {
         let setting = self.tables.iter().rev().find(|(table, _)| is_table(table));
-        setting.map_or(Some(self.from), |(_, from)| *from).is_some_and(|from| path >= from)
+        setting
+            .map_or(Some(self.from), |(_, from)| *from)
+            .is_some_and(|from| path >= from)
     }
 }
 
@@ -124,7 +130,11 @@ impl<S: TableStore> Around for Guarded<S> {
         let path = query.access_path();
         let exact = self.store.profile().case_sensitive_tables;
         let is_table = |named: &TableName| {
-            if exact { named == table } else { named.as_str().eq_ignore_ascii_case(table.as_str()) }
+            if exact {
+                named == table
+            } else {
+                named.as_str().eq_ignore_ascii_case(table.as_str())
+            }
         };
         if !self.guard.is_refused(path, is_table) {
             return Ok(());
@@ -133,7 +143,12 @@ impl<S: TableStore> Around for Guarded<S> {
         match self.guard.mode {
             GuardMode::Refuse => {
                 let advice = advice(path, plan.as_ref());
-                Err(ErrorKind::ScanRefused { path, table: table.to_string(), advice }.into())
+                Err(ErrorKind::ScanRefused {
+                    path,
+                    table: table.to_string(),
+                    advice,
+                }
+                .into())
             }
             GuardMode::Warn => {
                 let cheaper = plan.as_ref().map(Plan::requests);

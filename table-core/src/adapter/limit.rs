@@ -42,7 +42,11 @@ impl<S: TableStore> Limited<S> {
     /// Limits the operations in flight on `store`; 0 counts as 1.
     pub fn new(store: S, in_flight: usize) -> Self {
         let permits = Semaphore::new(in_flight.clamp(1, Semaphore::MAX_PERMITS));
-        Self { store, permits: Arc::new(permits), in_flight: Mutex::default() }
+        Self {
+            store,
+            permits: Arc::new(permits),
+            in_flight: Mutex::default(),
+        }
     }
 }
 
@@ -53,7 +57,10 @@ impl<S> Limited<S> {
             Ok(permit) => Some(permit),
             Err(_) => self.queue().await,
         };
-        let request = Arc::new(RequestPermit { permit: Mutex::new(permit), ..RequestPermit::default() });
+        let request = Arc::new(RequestPermit {
+            permit: Mutex::new(permit),
+            ..RequestPermit::default()
+        });
         let mut in_flight = locked(&self.in_flight);
         // Removes finished requests only when the list would grow.
         if in_flight.len() == in_flight.capacity() {
@@ -78,7 +85,8 @@ impl<S> Limited<S> {
 
     /// Takes the permits of requests that could have continued for some time but were not polled.
     fn take_idle_permits(&self) {
-        let idle = |request: &Weak<RequestPermit>| request.upgrade().filter(|request| request.is_idle());
+        let idle =
+            |request: &Weak<RequestPermit>| request.upgrade().filter(|request| request.is_idle());
         let idle: Vec<_> = locked(&self.in_flight).iter().filter_map(idle).collect();
         // An idle request goes on without a permit when it is polled again. For that time the limit is exceeded; the
         // alternative is a deadlock.

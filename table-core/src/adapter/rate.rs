@@ -53,8 +53,17 @@ impl RateLimit {
     /// Limits the requests per second; 0 counts as 1.
     pub fn per_second(requests: u32) -> Self {
         let limit = f64::from(requests.max(1));
-        let rate = Rate { limit, rate: limit, next: None, changed: None, reduced: None };
-        Self(Arc::new(Shared { head: tokio::sync::Mutex::new(()), rate: Mutex::new(rate) }))
+        let rate = Rate {
+            limit,
+            rate: limit,
+            next: None,
+            changed: None,
+            reduced: None,
+        };
+        Self(Arc::new(Shared {
+            head: tokio::sync::Mutex::new(()),
+            rate: Mutex::new(rate),
+        }))
     }
 
     /// Returns the rate now, in requests per second: the limit, or less after throttled answers.
@@ -120,7 +129,10 @@ impl Rate {
     }
 
     fn reduce(&mut self, now: Instant) {
-        if self.reduced.is_none_or(|reduced| now.duration_since(reduced) >= REDUCTION_PAUSE) {
+        if self
+            .reduced
+            .is_none_or(|reduced| now.duration_since(reduced) >= REDUCTION_PAUSE)
+        {
             self.rate = (self.rate / 2.0).max(FLOOR);
             (self.reduced, self.changed) = (Some(now), Some(now));
         }
@@ -144,17 +156,32 @@ pub struct RateLimited<S> {
 impl<S: TableStore> RateLimited<S> {
     /// Limits the requests per second to `store`, which does not retry.
     pub fn new(store: S, limit: RateLimit) -> Self {
-        Self { store, limit, waits: true, observes: true }
+        Self {
+            store,
+            limit,
+            waits: true,
+            observes: true,
+        }
     }
 
     /// Only waits: for the place above retries.
     pub(super) fn waiting(store: S, limit: RateLimit) -> Self {
-        Self { store, limit, waits: true, observes: false }
+        Self {
+            store,
+            limit,
+            waits: true,
+            observes: false,
+        }
     }
 
     /// Only adapts the rate to answers: for the place below retries.
     pub(super) fn observing(store: S, limit: RateLimit) -> Self {
-        Self { store, limit, waits: false, observes: true }
+        Self {
+            store,
+            limit,
+            waits: false,
+            observes: true,
+        }
     }
 }
 

@@ -53,21 +53,47 @@ impl Telemetry {
     /// Creates the instruments of `meter`.
     pub fn new(meter: &Meter) -> Self {
         let counter = |name, unit, description| {
-            meter.u64_counter(name).with_unit(unit).with_description(description).build()
+            meter
+                .u64_counter(name)
+                .with_unit(unit)
+                .with_description(description)
+                .build()
         };
-        let duration = meter.f64_histogram("db.client.operation.duration").with_unit("s");
-        let returned_rows = meter.u64_histogram("db.client.response.returned_rows").with_unit("{row}");
+        let duration = meter
+            .f64_histogram("db.client.operation.duration")
+            .with_unit("s");
+        let returned_rows = meter
+            .u64_histogram("db.client.response.returned_rows")
+            .with_unit("{row}");
         Self(Arc::new(Instruments {
             duration: duration
                 .with_description("Duration of operations, with their retries")
                 .with_boundaries(DURATIONS.to_vec())
                 .build(),
-            returned_rows: returned_rows.with_description("Entities of each answer").build(),
-            requests: counter("table.client.requests", "{request}", "Requests to the store"),
-            round_trips: counter("table.client.round_trips", "{round_trip}", "Requests one after another"),
+            returned_rows: returned_rows
+                .with_description("Entities of each answer")
+                .build(),
+            requests: counter(
+                "table.client.requests",
+                "{request}",
+                "Requests to the store",
+            ),
+            round_trips: counter(
+                "table.client.round_trips",
+                "{round_trip}",
+                "Requests one after another",
+            ),
             chain: Mutex::default(),
-            retries: counter("table.client.retries", "{retry}", "Repetitions of a request"),
-            throttles: counter("table.client.throttles", "{request}", "Requests that a busy service refused"),
+            retries: counter(
+                "table.client.retries",
+                "{retry}",
+                "Repetitions of a request",
+            ),
+            throttles: counter(
+                "table.client.throttles",
+                "{request}",
+                "Requests that a busy service refused",
+            ),
         }))
     }
 
@@ -83,7 +109,9 @@ impl Telemetry {
     }
 
     fn done(&self, attributes: &[KeyValue], started: Instant, rows: Option<u64>) {
-        self.0.duration.record(started.elapsed().as_secs_f64(), attributes);
+        self.0
+            .duration
+            .record(started.elapsed().as_secs_f64(), attributes);
         if let Some(rows) = rows {
             self.0.returned_rows.record(rows, attributes);
         }
@@ -91,17 +119,23 @@ impl Telemetry {
 
     /// Counts the repetition of a request.
     pub(super) fn retried(&self, system: &'static str, operation: &'static str) {
-        let attributes =
-            [KeyValue::new("db.system.name", system), KeyValue::new("db.operation.name", operation)];
+        let attributes = [
+            KeyValue::new("db.system.name", system),
+            KeyValue::new("db.operation.name", operation),
+        ];
         self.0.retries.add(1, &attributes);
     }
 }
 
 fn attributes(system: &'static str, call: &Call<'_>, error: Option<&Error>) -> Vec<KeyValue> {
-    let table = call.table.map(|table| KeyValue::new("db.collection.name", table.to_string()));
+    let table = call
+        .table
+        .map(|table| KeyValue::new("db.collection.name", table.to_string()));
     let error = error.map(|error| KeyValue::new("error.type", error_name(error)));
-    let named =
-        [KeyValue::new("db.system.name", system), KeyValue::new("db.operation.name", call.kind.name())];
+    let named = [
+        KeyValue::new("db.system.name", system),
+        KeyValue::new("db.operation.name", call.kind.name()),
+    ];
     named.into_iter().chain(table).chain(error).collect()
 }
 
@@ -120,7 +154,11 @@ impl<S: TableStore> Around for Measured<S> {
     ) -> Result<T> {
         let started = Instant::now();
         let result = request.await;
-        let rows = result.as_ref().ok().filter(|_| call.path.is_some()).map(Answer::items);
+        let rows = result
+            .as_ref()
+            .ok()
+            .filter(|_| call.path.is_some())
+            .map(Answer::items);
         let attributes = attributes(self.store.profile().system, &call, result.as_ref().err());
         self.telemetry.done(&attributes, started, rows);
         result
@@ -144,10 +182,14 @@ impl<S: TableStore> Around for Counted<S> {
         let begin = self.telemetry.chain().begin();
         let result = request.await;
         if self.telemetry.chain().end(begin) {
-            self.telemetry.0.round_trips.add(1, &[KeyValue::new("db.system.name", system)]);
+            self.telemetry
+                .0
+                .round_trips
+                .add(1, &[KeyValue::new("db.system.name", system)]);
         }
         let error = result.as_ref().err();
-        self.telemetry.requested(&attributes(system, &call, error), error);
+        self.telemetry
+            .requested(&attributes(system, &call, error), error);
         result
     }
 }

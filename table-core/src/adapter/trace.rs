@@ -104,7 +104,8 @@ fn span(system: &'static str, call: &Call<'_>) -> Span {
 }
 
 fn record(span: &Span, error: &Error) {
-    span.record("table.outcome", outcome(error)).record("error.type", error_name(error));
+    span.record("table.outcome", outcome(error))
+        .record("error.type", error_name(error));
     // A conflict is an answer that programs expect. Spans with the error status would hide the failures among them.
     if !error.is_conflict() {
         span.record("otel.status_code", "ERROR");

@@ -37,7 +37,12 @@ pub fn apply(
     operation: Operation,
     stamp: Stamp,
 ) -> Result<Change> {
-    let put = |entity: Entity| Change::Put(Record { stamp, properties: entity.into_parts().1 });
+    let put = |entity: Entity| {
+        Change::Put(Record {
+            stamp,
+            properties: entity.into_parts().1,
+        })
+    };
     match operation {
         // <https://learn.microsoft.com/rest/api/storageservices/insert-entity>: 409 if the entity exists.
         Operation::Insert(entity) => match current {
@@ -113,13 +118,19 @@ pub fn apply_group(
     // <https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
     let numbered = operations.into_iter().enumerate();
     let mut decide = |(index, operation)| {
-        apply_to(rows, profile, table, operation, stamp()).map_err(|e| Error::in_transaction(index, e))
+        apply_to(rows, profile, table, operation, stamp())
+            .map_err(|e| Error::in_transaction(index, e))
     };
     numbered.map(&mut decide).collect()
 }
 
 /// Returns the row with the properties of the patch merged into it.
-fn merge(profile: &ServiceProfile, current: RecordRef<'_>, patch: &Entity, stamp: Stamp) -> Result<Change> {
+fn merge(
+    profile: &ServiceProfile,
+    current: RecordRef<'_>,
+    patch: &Entity,
+    stamp: Stamp,
+) -> Result<Change> {
     let mut properties = current.to_record().properties;
     properties.merge(patch.properties());
     // Only now is the size known. The patch alone was within the limits.

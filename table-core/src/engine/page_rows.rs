@@ -27,7 +27,11 @@ pub(super) struct PendingKey {
 impl PageRows {
     /// Creates a page for at most `max_rows` rows.
     pub(super) fn new(max_rows: usize) -> Self {
-        Self { rows: PageBuilder::new(max_rows), bytes: 0, split: 0 }
+        Self {
+            rows: PageBuilder::new(max_rows),
+            bytes: 0,
+            split: 0,
+        }
     }
 
     pub(super) const fn len(&self) -> usize {

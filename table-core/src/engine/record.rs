@@ -56,7 +56,10 @@ impl Record {
     /// Fails if the bytes are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let RecordRef { stamp, packed } = RecordRef::parse(bytes)?;
-        Ok(Self { stamp, properties: Properties::from_packed(packed.to_vec())? })
+        Ok(Self {
+            stamp,
+            properties: Properties::from_packed(packed.to_vec())?,
+        })
     }
 
     /// Converts the row to an entity.
@@ -85,7 +88,13 @@ impl<'a> RecordRef<'a> {
         let (version, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
         let (time, packed) = rest.split_first_chunk().ok_or_else(damaged)?;
         let time = Ticks::new(i64::from_le_bytes(*time)).ok_or_else(damaged)?;
-        Ok(Self { stamp: Stamp { version: u64::from_le_bytes(*version), time }, packed })
+        Ok(Self {
+            stamp: Stamp {
+                version: u64::from_le_bytes(*version),
+                time,
+            },
+            packed,
+        })
     }
 
     /// Returns the packed properties, or the numbered properties of a row.
@@ -96,19 +105,27 @@ impl<'a> RecordRef<'a> {
 
     /// Returns the record with packed properties in place of its numbered properties.
     pub(crate) const fn with_packed<'b>(&self, packed: &'b [u8]) -> RecordRef<'b> {
-        RecordRef { stamp: self.stamp, packed }
+        RecordRef {
+            stamp: self.stamp,
+            packed,
+        }
     }
 
     /// Returns an owned copy. The properties are trusted to be valid; see [`Rows`](super::Rows).
     pub(super) fn to_record(self) -> Record {
-        Record { stamp: self.stamp, properties: Properties::from_trusted(self.packed.to_vec()) }
+        Record {
+            stamp: self.stamp,
+            properties: Properties::from_trusted(self.packed.to_vec()),
+        }
     }
 }
 
 /// Does not show the values, which may be secret.
 impl fmt::Debug for RecordRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordRef").field("stamp", &self.stamp).finish_non_exhaustive()
+        f.debug_struct("RecordRef")
+            .field("stamp", &self.stamp)
+            .finish_non_exhaustive()
     }
 }
 

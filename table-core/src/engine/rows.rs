@@ -18,5 +18,6 @@ pub trait Rows {
     ///
     /// # Errors
     /// Returns the backend's errors and the errors of `decide`.
-    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R>;
+    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>)
+    -> Result<R>;
 }

@@ -70,7 +70,11 @@ impl<'a> Scan<'a> {
         if let Some(from) = from {
             start = later(start, position(from, profile, table, query)?);
         }
-        let filter = match query.filter.as_ref().map(|filter| filter.residual(&bounds_of_visited(&bounds))) {
+        let filter = match query
+            .filter
+            .as_ref()
+            .map(|filter| filter.residual(&bounds_of_visited(&bounds)))
+        {
             None | Some(ResidualFilter::Always) => None,
             Some(ResidualFilter::When(filter)) => Some(filter),
             // An empty range, not an error: a filter that no row can match is a valid query with an empty result.
@@ -79,7 +83,10 @@ impl<'a> Scan<'a> {
                 None
             }
         };
-        let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
+        let limit = query
+            .top
+            .unwrap_or(profile.page_size)
+            .min(profile.page_size);
         Ok(Self {
             profile,
             table,
@@ -102,7 +109,9 @@ impl<'a> Scan<'a> {
         // `BTreeMap::range` panics if the start of a range is after its end.
         let empty = match (from, to) {
             (Bound::Included(a), Bound::Included(b)) => a > b,
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
+                a >= b
+            }
             _ => false,
         };
         (!empty).then_some((from, to))
@@ -138,7 +147,9 @@ impl<'a> Scan<'a> {
         dictionary: &Arc<PropertyDictionary>,
     ) -> Result<ScanStep> {
         let row = RecordRef::parse(record)?;
-        let packed = dictionary.unpacked_len(row.packed()).ok_or_else(|| damaged_row(key))?;
+        let packed = dictionary
+            .unpacked_len(row.packed())
+            .ok_or_else(|| damaged_row(key))?;
         let bytes = key.len() + record.len() - row.packed().len() + packed;
         if self.is_full(bytes) {
             return self.stop_before(key);
@@ -161,9 +172,14 @@ impl<'a> Scan<'a> {
         // Taken out, because `self.rows` is changed while `record` borrows the buffer. It returns with its capacity.
         let mut unpacked = std::mem::take(&mut self.unpacked);
         unpacked.clear();
-        dictionary.unpack(row.packed(), &mut unpacked).ok_or_else(|| damaged_row(key))?;
+        dictionary
+            .unpack(row.packed(), &mut unpacked)
+            .ok_or_else(|| damaged_row(key))?;
         let bytes = key.len() + Stamp::BYTES + packed;
-        let (key, record) = (self.visit(key, bytes)?, row.with_packed(unpacked.as_bytes()));
+        let (key, record) = (
+            self.visit(key, bytes)?,
+            row.with_packed(unpacked.as_bytes()),
+        );
         match self.query.select.as_ref() {
             _ if !self.matches(key, record) => self.rows.remove_key(key),
             // Only the filter needed the names: the row goes on numbered.
@@ -190,10 +206,19 @@ impl<'a> Scan<'a> {
 
     #[inline]
     fn matches(&self, key: PendingKey, record: RecordRef<'_>) -> bool {
-        let Some(filter) = &self.filter else { return true };
-        let Some((partition, row)) = self.rows.texts(key) else { return false };
+        let Some(filter) = &self.filter else {
+            return true;
+        };
+        let Some((partition, row)) = self.rows.texts(key) else {
+            return false;
+        };
         let (timestamp, packed) = (Some(record.stamp.time), record.packed());
-        filter.holds(&RowRef { partition, row, timestamp, packed })
+        filter.holds(&RowRef {
+            partition,
+            row,
+            timestamp,
+            packed,
+        })
     }
 
     /// Whether a row of this many bytes belongs to the next page. A page holds at least one row.
@@ -209,11 +234,17 @@ impl<'a> Scan<'a> {
 
     /// Returns the page.
     pub fn finish(self) -> Page<Entity> {
-        let position =
-            |key: Key| Position { first: key.partition().to_owned(), second: Some(key.row().to_owned()) };
-        let continuation =
-            self.next.map(|key| Continuation::new(self.profile, self.table, self.query, position(key)));
-        Page { items: self.rows.into_entities(), continuation }
+        let position = |key: Key| Position {
+            first: key.partition().to_owned(),
+            second: Some(key.row().to_owned()),
+        };
+        let continuation = self
+            .next
+            .map(|key| Continuation::new(self.profile, self.table, self.query, position(key)));
+        Page {
+            items: self.rows.into_entities(),
+            continuation,
+        }
     }
 }
 
@@ -224,7 +255,9 @@ impl<'a> Scan<'a> {
 pub fn read_entity(key: Key, record: &[u8], select: Option<&Select>) -> Result<Entity> {
     let mut record = RecordRef::parse(record)?.to_record();
     if let Some(select) = select {
-        record.properties.retain(|property| select.contains(property.name()));
+        record
+            .properties
+            .retain(|property| select.contains(property.name()));
     }
     Ok(record.into_entity(key))
 }
@@ -236,7 +269,9 @@ fn damaged_key() -> Error {
 #[cold]
 fn damaged_row(key: &[u8]) -> Error {
     Key::from_sortable(key).map_or_else(damaged_key, |key| {
-        Error::corrupt(format!("the properties of the stored row {key} are damaged"))
+        Error::corrupt(format!(
+            "the properties of the stored row {key} are damaged"
+        ))
     })
 }
 
@@ -249,7 +284,10 @@ fn position(
 ) -> Result<Vec<u8>> {
     let Position { first, second } = from.position(profile, table, query)?;
     let key = Key::new(first, second.as_deref().unwrap_or_default()).map_err(|e| {
-        Error::new(ErrorKind::InvalidContinuation("it contains no key".to_owned())).with_source(e)
+        Error::new(ErrorKind::InvalidContinuation(
+            "it contains no key".to_owned(),
+        ))
+        .with_source(e)
     })?;
     Ok(key.to_sortable())
 }
@@ -271,7 +309,10 @@ fn bounds_of_visited(bounds: &KeyBounds) -> KeyBounds {
         // Over several partitions: ('a', 'z') is between ('a', 'b') and ('c', 'd'), so the bounds of the RowKey do
         // not hold for it.
         Some(_) => bounds.clone(),
-        None => KeyBounds { row: Range::ALL, ..bounds.clone() },
+        None => KeyBounds {
+            row: Range::ALL,
+            ..bounds.clone()
+        },
     }
 }
 
@@ -325,14 +366,31 @@ pub fn list_page<'a>(
     names: impl Iterator<Item = (&'a str, &'a TableName)>,
 ) -> Page<TableName> {
     let wanted = prefix.unwrap_or_default();
-    let wanted = if profile.case_sensitive_tables { wanted.to_owned() } else { wanted.to_ascii_lowercase() };
+    let wanted = if profile.case_sensitive_tables {
+        wanted.to_owned()
+    } else {
+        wanted.to_ascii_lowercase()
+    };
     // The identities are sorted, so the names with the prefix follow each other.
-    let mut matching =
-        names.skip_while(|(id, _)| *id < wanted.as_str()).take_while(|(id, _)| id.starts_with(&wanted));
-    let items = matching.by_ref().take(profile.page_size).map(|(_, name)| name.clone()).collect();
-    let position = |id: &str| Position { first: id.to_owned(), second: None };
-    let continuation = matching.next().map(|(id, _)| Continuation::of_tables(prefix, position(id)));
-    Page { items, continuation }
+    let mut matching = names
+        .skip_while(|(id, _)| *id < wanted.as_str())
+        .take_while(|(id, _)| id.starts_with(&wanted));
+    let items = matching
+        .by_ref()
+        .take(profile.page_size)
+        .map(|(_, name)| name.clone())
+        .collect();
+    let position = |id: &str| Position {
+        first: id.to_owned(),
+        second: None,
+    };
+    let continuation = matching
+        .next()
+        .map(|(id, _)| Continuation::of_tables(prefix, position(id)));
+    Page {
+        items,
+        continuation,
+    }
 }
 
 #[cfg(test)]

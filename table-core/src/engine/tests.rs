@@ -27,9 +27,17 @@ fn sizes_follow_the_documented_formula() {
     assert_eq!(one(none().with("A", 1)), 8 + 2 + 4);
     assert_eq!(one(none().with("A", 1i64)), 8 + 2 + 8);
     assert_eq!(one(none().with("A", "")), 8 + 2 + 4);
-    assert_eq!(one(none().with("Größe", "a\u{1F600}")), 8 + 2 * 5 + 4 + 2 * 3);
-    let both = empty("Sales", "empid_000223").with("FirstName", "Ken").with("Age", 41);
-    assert_eq!(size(both), 4 + 2 * 17 + (8 + 2 * 9 + 4 + 2 * 3) + (8 + 2 * 3 + 4));
+    assert_eq!(
+        one(none().with("Größe", "a\u{1F600}")),
+        8 + 2 * 5 + 4 + 2 * 3
+    );
+    let both = empty("Sales", "empid_000223")
+        .with("FirstName", "Ken")
+        .with("Age", 41);
+    assert_eq!(
+        size(both),
+        4 + 2 * 17 + (8 + 2 * 9 + 4 + 2 * 3) + (8 + 2 * 3 + 4)
+    );
 }
 
 proptest! {
@@ -69,7 +77,10 @@ fn bounds_with_characters_that_no_key_has_are_correct() {
             let expected: Vec<_> = keys.iter().filter(matches).collect();
             let query = Query::new().with_filter(filter.clone());
             let visited: Vec<_> = keys.iter().filter(|key| visits(&query, key)).collect();
-            assert!(expected.iter().all(|key| visited.contains(key)), "{filter}: {visited:?}");
+            assert!(
+                expected.iter().all(|key| visited.contains(key)),
+                "{filter}: {visited:?}"
+            );
         }
     }
 }
@@ -79,7 +90,8 @@ fn visits(query: &Query, key: &Key) -> bool {
     let table = TableName::new("Table").unwrap();
     let scan = Scan::new(&ServiceProfile::LOCAL, &table, query, None).unwrap();
     let key = key.to_sortable();
-    scan.range().is_some_and(|range| RangeBounds::<[u8]>::contains::<[u8]>(&range, &key))
+    scan.range()
+        .is_some_and(|range| RangeBounds::<[u8]>::contains::<[u8]>(&range, &key))
 }
 
 /// A continuation token is external input: a forged one is refused or starts somewhere within the query's
@@ -89,14 +101,24 @@ fn forged_continuations_are_refused_or_harmless() {
     let table = TableName::new("Table").unwrap();
     let query = Query::new().with_filter(Filter::eq("PartitionKey", "b"));
     let scan = |first: &str| {
-        let position = Position { first: first.to_owned(), second: None };
+        let position = Position {
+            first: first.to_owned(),
+            second: None,
+        };
         let from = Continuation::new(&ServiceProfile::LOCAL, &table, &query, position);
-        Scan::new(&ServiceProfile::LOCAL, &table, &query, Some(&from)).map(|scan| scan.range().is_some())
+        Scan::new(&ServiceProfile::LOCAL, &table, &query, Some(&from))
+            .map(|scan| scan.range().is_some())
     };
     let error = scan("a/b").unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::InvalidContinuation(_)),
+        "{error}"
+    );
     assert!(!scan("c").unwrap(), "no row follows the partition");
-    let position = Position { first: "a".to_owned(), second: None };
+    let position = Position {
+        first: "a".to_owned(),
+        second: None,
+    };
     let before = Continuation::new(&ServiceProfile::LOCAL, &table, &query, position);
     let scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, Some(&before)).unwrap();
     let (hidden, shown) = (Key::new("a", "secret").unwrap(), Key::new("b", "").unwrap());

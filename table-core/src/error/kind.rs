@@ -289,6 +289,7 @@ struct RetryAfter(Option<Duration>);
 
 impl fmt::Display for RetryAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |after| write!(f, "; retry after {after:?}"))
+        self.0
+            .map_or(Ok(()), |after| write!(f, "; retry after {after:?}"))
     }
 }

@@ -54,7 +54,12 @@ struct Inner {
 impl Error {
     /// Creates the error of an operation that changed nothing ([`Outcome::NotApplied`]).
     pub fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, outcome: Outcome::NotApplied, answer: None, source: None }))
+        Self(Box::new(Inner {
+            kind,
+            outcome: Outcome::NotApplied,
+            answer: None,
+            source: None,
+        }))
     }
 
     /// Sets the outcome.
@@ -66,7 +71,10 @@ impl Error {
 
     /// Sets the cause.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         self.0.source = Some(source.into().into());
         self
     }
@@ -168,7 +176,9 @@ impl Error {
     pub fn is_conflict(&self) -> bool {
         // After a lost answer, the version that a repeated request finds may be the one that the first request has written.
         self.outcome() == Outcome::NotApplied
-            && (self.is_precondition_failed() || self.is_already_exists() || self.is_entity_not_found())
+            && (self.is_precondition_failed()
+                || self.is_already_exists()
+                || self.is_entity_not_found())
     }
 
     /// Whether the entity is missing, and nothing was written: for a deletion, another writer has deleted it first.
@@ -221,17 +231,26 @@ impl Error {
 impl Error {
     /// Creates an [`ErrorKind::EntityNotFound`].
     pub fn entity_not_found(table: impl fmt::Display, key: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::EntityNotFound { table: table.to_string(), key: key.to_string() })
+        Self::new(ErrorKind::EntityNotFound {
+            table: table.to_string(),
+            key: key.to_string(),
+        })
     }
 
     /// Creates an [`ErrorKind::EntityAlreadyExists`].
     pub fn entity_already_exists(table: impl fmt::Display, key: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::EntityAlreadyExists { table: table.to_string(), key: key.to_string() })
+        Self::new(ErrorKind::EntityAlreadyExists {
+            table: table.to_string(),
+            key: key.to_string(),
+        })
     }
 
     /// Creates an [`ErrorKind::PreconditionFailed`].
     pub fn precondition_failed(table: impl fmt::Display, key: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::PreconditionFailed { table: table.to_string(), key: key.to_string() })
+        Self::new(ErrorKind::PreconditionFailed {
+            table: table.to_string(),
+            key: key.to_string(),
+        })
     }
 
     /// Creates the error for an entity that the store returned without an ETag.
@@ -252,27 +271,46 @@ impl Error {
         allowed: usize,
         actual: usize,
     ) -> Self {
-        Self::new(ErrorKind::LimitExceeded { kind, quantity: quantity.into(), allowed, actual })
+        Self::new(ErrorKind::LimitExceeded {
+            kind,
+            quantity: quantity.into(),
+            allowed,
+            actual,
+        })
     }
 
     /// Creates an [`ErrorKind::InvalidKey`].
     pub fn invalid_key(key_name: &'static str, text: &str, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidKey { key_name, text: text.to_owned(), reason: reason.into() })
+        Self::new(ErrorKind::InvalidKey {
+            key_name,
+            text: text.to_owned(),
+            reason: reason.into(),
+        })
     }
 
     /// Creates an [`ErrorKind::InvalidName`].
     pub fn invalid_name(kind: &'static str, text: &str, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidName { kind, text: text.to_owned(), reason: reason.into() })
+        Self::new(ErrorKind::InvalidName {
+            kind,
+            text: text.to_owned(),
+            reason: reason.into(),
+        })
     }
 
     /// Creates an [`ErrorKind::InvalidValue`].
     pub fn invalid_value(property: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidValue { property: property.into(), reason: reason.into() })
+        Self::new(ErrorKind::InvalidValue {
+            property: property.into(),
+            reason: reason.into(),
+        })
     }
 
     /// Creates an [`ErrorKind::InvalidFilter`].
     pub(crate) fn invalid_filter(position: usize, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidFilter { position, reason: reason.into() })
+        Self::new(ErrorKind::InvalidFilter {
+            position,
+            reason: reason.into(),
+        })
     }
 
     /// Creates an [`ErrorKind::InvalidRequest`].
@@ -283,7 +321,11 @@ impl Error {
     /// Creates an [`ErrorKind::TransactionFailed`] with the outcome of `error`. `index` counts from 0.
     pub fn in_transaction(index: usize, error: Self) -> Self {
         let outcome = error.outcome();
-        Self::new(ErrorKind::TransactionFailed { index, error: Box::new(error) }).with_outcome(outcome)
+        Self::new(ErrorKind::TransactionFailed {
+            index,
+            error: Box::new(error),
+        })
+        .with_outcome(outcome)
     }
 
     /// Creates an [`ErrorKind::Decode`].
@@ -310,7 +352,10 @@ impl Error {
 
     /// Creates an [`ErrorKind::Unsupported`].
     pub fn unsupported(service: &'static str, feature: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Unsupported { service, feature: feature.into() })
+        Self::new(ErrorKind::Unsupported {
+            service,
+            feature: feature.into(),
+        })
     }
 }
 
@@ -337,7 +382,9 @@ impl fmt::Display for Error {
             Outcome::Applied => f.write_str(" (the operation was applied)")?,
             Outcome::Ambiguous => f.write_str(" (the operation may have been applied)")?,
         }
-        let Some(answer) = &self.0.answer else { return Ok(()) };
+        let Some(answer) = &self.0.answer else {
+            return Ok(());
+        };
         write!(f, " [status {}", answer.status)?;
         if let Some(code) = &answer.code {
             write!(f, ", code {code}")?;
@@ -351,7 +398,10 @@ impl fmt::Display for Error {
 
 /// As `{"message", "outcome", "answer"}`, with the message of [`Display`](fmt::Display). An error cannot be deserialized.
 impl serde::Serialize for Error {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
         let mut fields = serializer.serialize_struct("Error", 3)?;
         fields.serialize_field("message", &self.to_string())?;

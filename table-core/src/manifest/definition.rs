@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    Discriminator, Evaluator, KeySegment, KeyTemplate, PartSource, Payload, Placement, Shape, TemplatePart,
-    Text, Uniqueness,
+    Discriminator, Evaluator, KeySegment, KeyTemplate, PartSource, Payload, Placement, Shape,
+    TemplatePart, Text, Uniqueness,
 };
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, SERVER_TABLE, SYSTEM_PREFIX};
@@ -102,12 +102,25 @@ impl IndexDefinition {
         partition_key: Option<KeyTemplate>,
         row_key: KeyTemplate,
     ) -> Self {
-        Self::with_keys(name.into(), placement, IndexKeys::Templates { partition_key, row_key })
+        Self::with_keys(
+            name.into(),
+            placement,
+            IndexKeys::Templates {
+                partition_key,
+                row_key,
+            },
+        )
     }
 
     /// Creates an index whose keys a Rust function computes. `version` identifies the function.
     pub fn opaque(name: impl Into<Text>, placement: Placement, version: impl Into<Text>) -> Self {
-        Self::with_keys(name.into(), placement, IndexKeys::Opaque { version: version.into() })
+        Self::with_keys(
+            name.into(),
+            placement,
+            IndexKeys::Opaque {
+                version: version.into(),
+            },
+        )
     }
 
     fn with_keys(name: Text, placement: Placement, keys: IndexKeys) -> Self {
@@ -141,7 +154,10 @@ impl IndexDefinition {
 
     /// Iterates over the parts of the key templates.
     pub fn parts(&self) -> impl Iterator<Item = &TemplatePart> {
-        self.partition_key().into_iter().chain(self.row_key()).flat_map(KeyTemplate::parts)
+        self.partition_key()
+            .into_iter()
+            .chain(self.row_key())
+            .flat_map(KeyTemplate::parts)
     }
 
     /// Whether only programs with the Rust code can maintain the index: a function computes the keys, or a key part has the
@@ -178,20 +194,29 @@ impl IndexDefinition {
     /// Fails if they do not; the error names the rule.
     pub fn validate(&self) -> Result<()> {
         let (shape, payload) = (&self.shape, &self.payload);
-        let lists: Vec<_> = self.parts().filter(|part| part.each).map(|part| &part.source).collect();
+        let lists: Vec<_> = self
+            .parts()
+            .filter(|part| part.each)
+            .map(|part| &part.source)
+            .collect();
         let problem = if self.name.starts_with(SYSTEM_PREFIX) {
             format!("names that start with '{SYSTEM_PREFIX}' are reserved for the library")
         } else if let Some(problem) = shape.problem() {
             problem
-        } else if matches!(&self.placement, Placement::OtherTable(table) if table.is_server_table()) {
+        } else if matches!(&self.placement, Placement::OtherTable(table) if table.is_server_table())
+        {
             format!(
                 "the table {SERVER_TABLE} has the settings of a server: put the entries into another table"
             )
         } else if shape.is_shared() && self.uniqueness != Uniqueness::No {
             format!("a {shape} contains several entities: use `Shape::Row` for a unique index")
         } else if shape.is_shared() && *payload != Payload::Reference {
-            format!("a {shape} has no payload: use `Payload::Reference`, or `Shape::Row` for another payload")
-        } else if matches!(shape, Shape::Summary { .. }) && self.placement != Placement::SamePartition {
+            format!(
+                "a {shape} has no payload: use `Payload::Reference`, or `Shape::Row` for another payload"
+            )
+        } else if matches!(shape, Shape::Summary { .. })
+            && self.placement != Placement::SamePartition
+        {
             "a summary must be in the entity's partition; in another partition a retry could add a number twice"
                 .to_owned()
         } else if lists.windows(2).any(|two| two[0] != two[1]) {
@@ -205,12 +230,17 @@ impl IndexDefinition {
         } else {
             return self.condition().map(drop);
         };
-        Err(Error::invalid_request(format!("the index '{}': {problem}", self.name)))
+        Err(Error::invalid_request(format!(
+            "the index '{}': {problem}",
+            self.name
+        )))
     }
 
     /// Returns a field of the key templates that the keys of the entities do not have.
     fn unknown_key_field(&self) -> Option<&Text> {
-        let is_in = |template: &Option<KeyTemplate>, source| template.as_ref().is_some_and(|t| t.has(source));
+        let is_in = |template: &Option<KeyTemplate>, source| {
+            template.as_ref().is_some_and(|t| t.has(source))
+        };
         self.parts().find_map(|part| match &part.source {
             PartSource::KeyField(name)
                 if !is_in(&self.entity.partition_key, &part.source)
@@ -224,19 +254,33 @@ impl IndexDefinition {
 
     /// Whether the literal text at the start of a template makes keys of system rows: `~~`, or `~` before a value, which may start with `~`.
     fn writes_system_rows(&self) -> bool {
-        let IndexKeys::Templates { partition_key, row_key } = &self.keys else { return false };
-        partition_key.iter().chain([row_key]).any(|template| match template.segments() {
-            [KeySegment::Literal(text)] => text.starts_with(SYSTEM_PREFIX),
-            [KeySegment::Literal(text), ..] => text.starts_with(SYSTEM_PREFIX) || text == "~",
-            _ => false,
-        })
+        let IndexKeys::Templates {
+            partition_key,
+            row_key,
+        } = &self.keys
+        else {
+            return false;
+        };
+        partition_key
+            .iter()
+            .chain([row_key])
+            .any(|template| match template.segments() {
+                [KeySegment::Literal(text)] => text.starts_with(SYSTEM_PREFIX),
+                [KeySegment::Literal(text), ..] => text.starts_with(SYSTEM_PREFIX) || text == "~",
+                _ => false,
+            })
     }
 
     /// Parses the condition.
     pub(super) fn condition(&self) -> Result<Option<Filter>> {
-        let Some(text) = &self.condition else { return Ok(None) };
+        let Some(text) = &self.condition else {
+            return Ok(None);
+        };
         let refused = |reason: String| {
-            Error::invalid_request(format!("the index '{}': its condition {text:?}: {reason}", self.name))
+            Error::invalid_request(format!(
+                "the index '{}': its condition {text:?}: {reason}",
+                self.name
+            ))
         };
         let filter: Filter = text.parse().map_err(|e: Error| refused(e.to_string()))?;
         let mut compares_timestamp = false;
@@ -245,7 +289,8 @@ impl IndexDefinition {
         });
         if compares_timestamp {
             return Err(refused(
-                "it compares the Timestamp, which the store sets after the entry is computed".to_owned(),
+                "it compares the Timestamp, which the store sets after the entry is computed"
+                    .to_owned(),
             ));
         }
         Ok(Some(filter))
@@ -288,8 +333,9 @@ impl IndexDefinition {
     /// Fails if the text is not a definition in this [format](super::FORMAT); also returns the errors of
     /// [`validate`](Self::validate).
     pub fn from_json(text: &str) -> Result<Self> {
-        let definition: Self = serde_json::from_str(text)
-            .map_err(|e| Error::invalid_request(format!("the text is not an index definition: {e}")))?;
+        let definition: Self = serde_json::from_str(text).map_err(|e| {
+            Error::invalid_request(format!("the text is not an index definition: {e}"))
+        })?;
         definition.validate()?;
         Ok(definition)
     }
@@ -313,7 +359,9 @@ impl IndexDefinition {
 /// ```
 pub fn can_collide(a: &IndexDefinition, b: &IndexDefinition) -> bool {
     let same_table = match (&a.placement, &b.placement) {
-        (Placement::OtherTable(a), Placement::OtherTable(b)) => a.as_str().eq_ignore_ascii_case(b.as_str()),
+        (Placement::OtherTable(a), Placement::OtherTable(b)) => {
+            a.as_str().eq_ignore_ascii_case(b.as_str())
+        }
         // The "other" table may be the entities' own table. A definition does not know the name of its own table.
         _ => true,
     };
@@ -345,7 +393,9 @@ fn can_equal(a: &KeyTemplate, b: &KeyTemplate) -> bool {
 
 /// The state of an index. The states follow each other as in an online schema change: the states that two writers use at
 /// the same time differ by at most one step (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum IndexState {
     /// The index is not in the manifest. Writers do not maintain it.
@@ -361,7 +411,13 @@ pub enum IndexState {
 }
 
 impl IndexState {
-    const ALL: [Self; 5] = [Self::Absent, Self::DeleteOnly, Self::WriteOnly, Self::Building, Self::Readable];
+    const ALL: [Self; 5] = [
+        Self::Absent,
+        Self::DeleteOnly,
+        Self::WriteOnly,
+        Self::Building,
+        Self::Readable,
+    ];
 
     /// Whether writers add and replace entries.
     pub const fn writes_entries(self) -> bool {

@@ -3,8 +3,8 @@ use std::collections::HashSet;
 
 use super::value::PartValue;
 use super::{
-    IndexDefinition, IndexKeys, KeySegment, KeyTemplate, PartEncoding, PartSource, Placement, TemplatePart,
-    Transform,
+    IndexDefinition, IndexKeys, KeySegment, KeyTemplate, PartEncoding, PartSource, Placement,
+    TemplatePart, Transform,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -22,7 +22,10 @@ impl Evaluator {
     pub(super) fn new(definition: IndexDefinition) -> Result<Self> {
         definition.validate()?;
         let condition = definition.condition()?;
-        Ok(Self { definition, condition })
+        Ok(Self {
+            definition,
+            condition,
+        })
     }
 
     /// Returns the definition.
@@ -38,10 +41,16 @@ impl Evaluator {
         if !self.definition.entity.admits(entity) {
             return Ok(false);
         }
-        let Some(condition) = &self.condition else { return Ok(true) };
+        let Some(condition) = &self.condition else {
+            return Ok(true);
+        };
         let mut marked = None;
         condition.for_each_property(&mut |name| {
-            if entity.properties().find(name).is_some_and(|p| p.is_encrypted()) {
+            if entity
+                .properties()
+                .find(name)
+                .is_some_and(|p| p.is_encrypted())
+            {
                 marked = Some(name);
             }
         });
@@ -67,8 +76,17 @@ impl Evaluator {
     /// - the entity's key does not fit the key templates of its type, or
     /// - a key of an entry is too long, or an entity could have the key.
     pub fn entry_keys(&self, entity: &Entity) -> Result<Vec<Key>> {
-        let IndexDefinition { name, placement, keys, .. } = &self.definition;
-        let IndexKeys::Templates { partition_key, row_key } = keys else {
+        let IndexDefinition {
+            name,
+            placement,
+            keys,
+            ..
+        } = &self.definition;
+        let IndexKeys::Templates {
+            partition_key,
+            row_key,
+        } = keys
+        else {
             return Err(self.opaque_error());
         };
         if !self.admits(entity)? {
@@ -81,7 +99,9 @@ impl Evaluator {
                 Some(template) => self.fill("PartitionKey", template, entity, element.as_ref())?,
             };
             let Some(partition) = partition else { continue };
-            let Some(row) = self.fill("RowKey", row_key, entity, element.as_ref())? else { continue };
+            let Some(row) = self.fill("RowKey", row_key, entity, element.as_ref())? else {
+                continue;
+            };
             let key = Key::new(partition, row)?;
             // Such an entry would replace an entity, or be read as one. The derive refuses the templates that always
             // collide; here are those that collide for some values.
@@ -108,15 +128,25 @@ impl Evaluator {
 
     /// Returns the elements of the list in the keys, one key per element; a single `None` if there is no list.
     fn elements<'e>(&self, entity: &'e Entity) -> Result<Vec<Option<PartValue<'e>>>> {
-        let Some(part) = self.definition.parts().find(|part| part.each) else { return Ok(vec![None]) };
-        let PartSource::Property(name) = &part.source else { return Ok(Vec::new()) };
-        let Some(value) = self.property(name, entity)? else { return Ok(Vec::new()) };
-        let elements =
-            PartValue::parse_list(&part.encoding, value).map_err(|e| self.invalid_key(entity, name, &e))?;
+        let Some(part) = self.definition.parts().find(|part| part.each) else {
+            return Ok(vec![None]);
+        };
+        let PartSource::Property(name) = &part.source else {
+            return Ok(Vec::new());
+        };
+        let Some(value) = self.property(name, entity)? else {
+            return Ok(Vec::new());
+        };
+        let elements = PartValue::parse_list(&part.encoding, value)
+            .map_err(|e| self.invalid_key(entity, name, &e))?;
         // Before any key is computed: a request of some kilobytes must not cost seconds.
         if elements.len() > limits::LIST_ELEMENTS {
-            let (index, key, count, most) =
-                (&self.definition.name, entity.key(), elements.len(), limits::LIST_ELEMENTS);
+            let (index, key, count, most) = (
+                &self.definition.name,
+                entity.key(),
+                elements.len(),
+                limits::LIST_ELEMENTS,
+            );
             return Err(Error::invalid_request(format!(
                 "the index '{index}' has an entry for each element of '{name}' of {key}, which has {count} elements: at most {most} are \
                  allowed; shorten the list, or drop the index"
@@ -150,7 +180,10 @@ impl Evaluator {
                     None => return Ok(None),
                 },
             };
-            let format = PartFormat { width: part.width, separator: template.separator(at) };
+            let format = PartFormat {
+                width: part.width,
+                separator: template.separator(at),
+            };
             write_part(&mut key, part, value, format)
                 .map_err(|e| self.invalid_key(entity, &part.to_string(), &e))?;
         }
@@ -163,13 +196,19 @@ impl Evaluator {
         let value = match &part.source {
             PartSource::PartitionKey => Ok(PartValue::Text(Cow::Borrowed(key.partition()))),
             PartSource::RowKey => Ok(PartValue::Text(Cow::Borrowed(key.row()))),
-            PartSource::KeyField(name) => self.key_field(part, name, key)?.with_declared_type(&part.encoding),
+            PartSource::KeyField(name) => self
+                .key_field(part, name, key)?
+                .with_declared_type(&part.encoding),
             PartSource::Property(name) => {
-                let Some(value) = self.property(name, entity)? else { return Ok(None) };
+                let Some(value) = self.property(name, entity)? else {
+                    return Ok(None);
+                };
                 PartValue::from_stored(&part.encoding, value)
             }
         };
-        value.map(Some).map_err(|e| self.invalid_key(entity, &part.to_string(), &e))
+        value
+            .map(Some)
+            .map_err(|e| self.invalid_key(entity, &part.to_string(), &e))
     }
 
     /// Returns a property. Refuses a property with the encrypt mark.
@@ -186,16 +225,28 @@ impl Evaluator {
     }
 
     /// Reads a field from the entity's key, by the key templates of its type.
-    fn key_field<'e>(&self, part: &TemplatePart, name: &str, key: &'e Key) -> Result<PartValue<'e>> {
+    fn key_field<'e>(
+        &self,
+        part: &TemplatePart,
+        name: &str,
+        key: &'e Key,
+    ) -> Result<PartValue<'e>> {
         let entity = &self.definition.entity;
         // A field in both keys has the same value in both, so the first template with the field is enough.
         let templates = [(true, &entity.partition_key), (false, &entity.row_key)];
         for (of_partition, template) in templates {
-            let Some(template) = template.as_ref().filter(|template| template.has(&part.source)) else {
+            let Some(template) = template
+                .as_ref()
+                .filter(|template| template.has(&part.source))
+            else {
                 continue;
             };
             return read_field(template, of_partition, key, name).ok_or_else(|| {
-                let which = if of_partition { "PartitionKey" } else { "RowKey" };
+                let which = if of_partition {
+                    "PartitionKey"
+                } else {
+                    "RowKey"
+                };
                 Error::decode(
                     "entity of an index",
                     key,
@@ -289,7 +340,11 @@ fn read_field<'e>(
 }
 
 fn parser(of_partition: bool, key: &Key) -> KeyParser<'_> {
-    if of_partition { KeyParser::partition("entity", "", key) } else { KeyParser::row("entity", "", key) }
+    if of_partition {
+        KeyParser::partition("entity", "", key)
+    } else {
+        KeyParser::row("entity", "", key)
+    }
 }
 
 /// Reads a part of an entity's key. Templates of entities have no transforms except descending order.
@@ -298,9 +353,19 @@ fn read_part<'e>(
     part: &TemplatePart,
     separator: Option<char>,
 ) -> Option<PartValue<'e>> {
-    let PartEncoding::Declared(part_type) = part.encoding else { return None };
+    let PartEncoding::Declared(part_type) = part.encoding else {
+        return None;
+    };
     let descending = part.transforms.contains(&Transform::Descending);
-    PartValue::parse_key(part_type, descending, parser, PartFormat { width: part.width, separator })
+    PartValue::parse_key(
+        part_type,
+        descending,
+        parser,
+        PartFormat {
+            width: part.width,
+            separator,
+        },
+    )
 }
 
 /// Whether a key fits both templates, and each field that occurs twice has one value.
@@ -318,9 +383,10 @@ fn fits_templates(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool
             if part.is_opaque() {
                 return true;
             }
-            let (Some(value), PartSource::KeyField(name)) =
-                (read_part(&mut parser, part, template.separator(at)), &part.source)
-            else {
+            let (Some(value), PartSource::KeyField(name)) = (
+                read_part(&mut parser, part, template.separator(at)),
+                &part.source,
+            ) else {
                 return false;
             };
             match fields.iter().find(|(known, _)| *known == name) {

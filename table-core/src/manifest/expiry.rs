@@ -40,7 +40,11 @@ pub struct Expiry {
 
 impl Expiry {
     /// No property: entities never expire.
-    pub const NEVER: Self = Self { expires: None, deleted: None, keep_days: 0 };
+    pub const NEVER: Self = Self {
+        expires: None,
+        deleted: None,
+        keep_days: 0,
+    };
 
     /// Whether reads leave a row out at this time: it has expired, or it was deleted.
     pub fn hides(&self, row: &Entity, now: Ticks) -> bool {
@@ -128,6 +132,8 @@ impl Expiries {
 
     /// Iterates over the expiries of the types that a row may have.
     fn of<'e>(&'e self, row: &'e Entity) -> impl Iterator<Item = &'e Expiry> {
-        self.types().filter(|(entity, _)| entity.admits(row)).map(|(_, expiry)| expiry)
+        self.types()
+            .filter(|(entity, _)| entity.admits(row))
+            .map(|(_, expiry)| expiry)
     }
 }

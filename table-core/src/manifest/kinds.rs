@@ -108,25 +108,44 @@ impl Shape {
     pub const LIST_BYTES: usize = 14 * limits::BINARY_BYTES;
 
     /// Lists with full entities and further list entities.
-    pub const LIST: Self = Self::List { bytes: Self::LIST_BYTES, overflow: Overflow::Entities };
+    pub const LIST: Self = Self::List {
+        bytes: Self::LIST_BYTES,
+        overflow: Overflow::Entities,
+    };
 
     /// Creates a summary that counts entities and adds up these properties.
     pub fn summary<N: Into<Text>>(sums: impl IntoIterator<Item = N>) -> Self {
-        Self::Summary { sums: names(sums), minima: names::<Text>([]), maxima: names::<Text>([]) }
+        Self::Summary {
+            sums: names(sums),
+            minima: names::<Text>([]),
+            maxima: names::<Text>([]),
+        }
     }
 
     /// Iterates over the properties that a summary reads, with repetitions; none for other shapes.
     pub fn summarized(&self) -> impl Iterator<Item = &str> {
         let all = match self {
-            Self::Summary { sums, minima, maxima } => Some([sums, minima, maxima]),
+            Self::Summary {
+                sums,
+                minima,
+                maxima,
+            } => Some([sums, minima, maxima]),
             _ => None,
         };
-        all.into_iter().flatten().flat_map(|names| names.iter().map(|name| &**name))
+        all.into_iter()
+            .flatten()
+            .flat_map(|names| names.iter().map(|name| &**name))
     }
 
     /// Creates copies of these properties in another entity. The names of the copies start with `prefix`.
-    pub fn copy<N: Into<Text>>(prefix: impl Into<Text>, fields: impl IntoIterator<Item = N>) -> Self {
-        Self::Copy { prefix: prefix.into(), fields: names(fields) }
+    pub fn copy<N: Into<Text>>(
+        prefix: impl Into<Text>,
+        fields: impl IntoIterator<Item = N>,
+    ) -> Self {
+        Self::Copy {
+            prefix: prefix.into(),
+            fields: names(fields),
+        }
     }
 
     /// Whether the shape is a summary with minima or maxima.
@@ -146,13 +165,23 @@ impl Shape {
 
     /// Whether the shape needs a blob store.
     pub const fn needs_blobs(&self) -> bool {
-        matches!(self, Self::Blob | Self::List { overflow: Overflow::Blob, .. })
+        matches!(
+            self,
+            Self::Blob
+                | Self::List {
+                    overflow: Overflow::Blob,
+                    ..
+                }
+        )
     }
 
     /// Returns the rule that the shape breaks, if it breaks one.
     pub fn problem(&self) -> Option<String> {
         match self {
-            Self::List { bytes: 256..=Self::LIST_BYTES, .. } => None,
+            Self::List {
+                bytes: 256..=Self::LIST_BYTES,
+                ..
+            } => None,
             Self::List { bytes, .. } => Some(format!(
                 "a list entity has {bytes} bytes; it must have 256 to {} bytes",
                 Self::LIST_BYTES

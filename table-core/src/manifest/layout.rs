@@ -39,7 +39,13 @@ impl Layout {
         let mut large: Vec<Text> = large.collect();
         large.sort();
         large.dedup();
-        if large.is_empty() { Self::Plain } else { Self::Large { properties: names(large) } }
+        if large.is_empty() {
+            Self::Plain
+        } else {
+            Self::Large {
+                properties: names(large),
+            }
+        }
     }
 
     /// Returns the properties whose values may be in blobs; `None` for a layout that does not have one row per entity.
@@ -82,7 +88,11 @@ impl fmt::Display for Layout {
         match self {
             Self::Plain => f.write_str("rows of one entity each"),
             Self::Large { properties } => {
-                write!(f, "rows of one entity each, with large values of {} in blobs", properties.join(", "))
+                write!(
+                    f,
+                    "rows of one entity each, with large values of {} in blobs",
+                    properties.join(", ")
+                )
             }
             Self::Wide => f.write_str("wide entities of several rows"),
             Self::Spread { buckets, salt } if salt.is_empty() => {

@@ -72,7 +72,15 @@ const RUNS: [(u32, u32, u32, i32); 186] = [
 /// assert_eq!(lowercase("ΟΔΟΣ"), "οδοσ"); // no final sigma, which depends on the position
 /// ```
 pub fn lowercase(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii() { c.to_ascii_lowercase() } else { simple_lowercase(c) }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_ascii() {
+                c.to_ascii_lowercase()
+            } else {
+                simple_lowercase(c)
+            }
+        })
+        .collect()
 }
 
 /// Returns the lower case of a letter, and any other character unchanged.
@@ -81,11 +89,15 @@ fn simple_lowercase(c: char) -> char {
     // The runs are sorted and do not overlap: the first one that ends at the letter or after it is the only one that
     // can contain it.
     let at = RUNS.partition_point(|(_, last, ..)| *last < code);
-    let Some((first, _, step, distance)) = RUNS.get(at) else { return c };
+    let Some((first, _, step, distance)) = RUNS.get(at) else {
+        return c;
+    };
     if code < *first || !(code - first).is_multiple_of(*step) {
         return c;
     }
-    code.checked_add_signed(*distance).and_then(char::from_u32).unwrap_or(c)
+    code.checked_add_signed(*distance)
+        .and_then(char::from_u32)
+        .unwrap_or(c)
 }
 
 #[cfg(test)]
@@ -112,6 +124,9 @@ mod tests {
             }
         }
         assert_eq!(letters, 1488);
-        assert!(char::UNICODE_VERSION >= LOWERCASE_UNICODE, "an older library cannot check the table");
+        assert!(
+            char::UNICODE_VERSION >= LOWERCASE_UNICODE,
+            "an older library cannot check the table"
+        );
     }
 }

@@ -25,9 +25,12 @@ impl Manifest {
         if target.key().is_system() && !matches!(target, WriteTarget::Key(_)) {
             return None;
         }
-        self.indexes
-            .iter()
-            .find(|index| index.entity.as_ref().is_none_or(|entity_type| target.may_have_type(entity_type)))
+        self.indexes.iter().find(|index| {
+            index
+                .entity
+                .as_ref()
+                .is_none_or(|entity_type| target.may_have_type(entity_type))
+        })
     }
 
     /// Refuses a write of a plain row if an index of the manifest may have entries of its entity, or if the entity has a
@@ -60,7 +63,9 @@ impl Manifest {
         operation: &str,
         advice: &str,
     ) -> Result<()> {
-        let Some(index) = self.index_of(target) else { return Ok(()) };
+        let Some(index) = self.index_of(target) else {
+            return Ok(());
+        };
         let (id, key) = (index.id(), target.key());
         let entities = match index.entity.as_ref().map(|entity| &*entity.name) {
             Some("") | None => "entities of any type".to_owned(),
@@ -79,9 +84,14 @@ impl Manifest {
     pub fn check_wide(&self, table: &TableName, entity: &Entity) -> Result<()> {
         let is_other = |stored: &&StoredType| {
             stored.layout != Layout::Wide
-                && stored.entity.as_ref().is_some_and(|entity_type| entity_type.admits(entity))
+                && stored
+                    .entity
+                    .as_ref()
+                    .is_some_and(|entity_type| entity_type.admits(entity))
         };
-        let Some(stored) = self.types.iter().find(is_other) else { return Ok(()) };
+        let Some(stored) = self.types.iter().find(is_other) else {
+            return Ok(());
+        };
         let (name, layout, key) = (stored.name(), &stored.layout, entity.key());
         Err(Error::invalid_request(format!(
             "the manifest of the table '{table}' says that {name} is stored as {layout}, and a write of the wide entity {key} would \
@@ -93,7 +103,12 @@ impl Manifest {
     ///
     /// A write of a known type is not refused here: `check_type` compares the layouts of the type. A key alone shows the
     /// type only by a prefix: a deletion of a row by its key is not refused otherwise.
-    fn check_one_row(&self, table: &TableName, target: WriteTarget<'_>, operation: &str) -> Result<()> {
+    fn check_one_row(
+        &self,
+        table: &TableName,
+        target: WriteTarget<'_>,
+        operation: &str,
+    ) -> Result<()> {
         let shows = |entity_type: &EntityType| match (&entity_type.discriminator, target) {
             (_, WriteTarget::Type(..))
             | (Discriminator::None | Discriminator::Property(_), WriteTarget::Key(_)) => false,
@@ -103,7 +118,10 @@ impl Manifest {
         if self.types.is_empty() || target.key().is_system() {
             return Ok(());
         }
-        let mut types = self.types.iter().filter(|stored| stored.layout.large().is_none());
+        let mut types = self
+            .types
+            .iter()
+            .filter(|stored| stored.layout.large().is_none());
         let Some(stored) = types.find(|stored| stored.entity.as_ref().is_some_and(shows)) else {
             return Ok(());
         };
@@ -144,8 +162,12 @@ impl<'a> WriteTarget<'a> {
         match (&entity_type.discriminator, self) {
             (Discriminator::None, _) | (Discriminator::Property(_), Self::Key(_)) => true,
             (Discriminator::RowPrefix(prefix), _) => self.key().row().starts_with(&**prefix),
-            (Discriminator::PartitionPrefix(prefix), _) => self.key().partition().starts_with(&**prefix),
-            (Discriminator::Property(_), Self::Type(known, _)) => !known.is_disjoint_from(entity_type),
+            (Discriminator::PartitionPrefix(prefix), _) => {
+                self.key().partition().starts_with(&**prefix)
+            }
+            (Discriminator::Property(_), Self::Type(known, _)) => {
+                !known.is_disjoint_from(entity_type)
+            }
             (Discriminator::Property(_), Self::Entity(entity)) => entity_type.admits(entity),
             // A patch without the property leaves the type of the stored entity as it is, and that is not known here.
             (Discriminator::Property(name), Self::Patch(patch)) => {

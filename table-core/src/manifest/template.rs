@@ -35,7 +35,9 @@ impl KeyTemplate {
     /// Creates a template from constant segments. The derive macro has checked the rules.
     #[doc(hidden)]
     pub const fn from_static(segments: &'static [KeySegment]) -> Self {
-        Self { segments: Cow::Borrowed(segments) }
+        Self {
+            segments: Cow::Borrowed(segments),
+        }
     }
 
     /// Creates a template from segments.
@@ -43,7 +45,9 @@ impl KeyTemplate {
     /// # Errors
     /// Fails if the end of a part could not be recognized in a key, or if a transform does not fit its value.
     pub fn new(segments: Vec<KeySegment>) -> Result<Self, String> {
-        let template = Self { segments: Cow::Owned(segments) };
+        let template = Self {
+            segments: Cow::Owned(segments),
+        };
         template.problem().map_or(Ok(template), Err)
     }
 
@@ -120,7 +124,9 @@ impl KeyTemplate {
 
     fn problem(&self) -> Option<String> {
         for (at, segment) in self.segments.iter().enumerate() {
-            let KeySegment::Part(part) = segment else { continue };
+            let KeySegment::Part(part) = segment else {
+                continue;
+            };
             if let Some(problem) = part.problem() {
                 return Some(format!("`{part}`: {problem}"));
             }
@@ -130,7 +136,9 @@ impl KeyTemplate {
             let problem = match (self.segments.get(at + 1), self.separator(at)) {
                 (None, _) => continue,
                 // Nothing shows where the next part starts: ('ab', 'c') and ('a', 'bc') would have one key.
-                (Some(KeySegment::Part(_)), _) => "has no fixed width: add a separator such as `_` after it",
+                (Some(KeySegment::Part(_)), _) => {
+                    "has no fixed width: add a separator such as `_` after it"
+                }
                 // An escape is `~` and two digits of this set (`model/key_part/writer.rs`). The reader ends the part
                 // at the first separator, which could be in the middle of an escape.
                 (_, Some('0'..='9' | 'A'..='F' | '~')) => {
@@ -143,8 +151,15 @@ impl KeyTemplate {
             };
             return Some(format!("`{part}` {problem}"));
         }
-        let lists: Vec<_> = self.parts().filter(|part| part.each).map(|part| &part.source).collect();
-        lists.windows(2).any(|two| two[0] != two[1]).then(|| "two lists in one key: use one list".to_owned())
+        let lists: Vec<_> = self
+            .parts()
+            .filter(|part| part.each)
+            .map(|part| &part.source)
+            .collect();
+        lists
+            .windows(2)
+            .any(|two| two[0] != two[1])
+            .then(|| "two lists in one key: use one list".to_owned())
     }
 }
 
@@ -181,7 +196,10 @@ impl PartEncoding {
     /// Returns the encoding of a type. `name` and `width` are used for a user-defined type.
     pub const fn new(part_type: KeyPartType, name: &'static str, width: Option<usize>) -> Self {
         match part_type {
-            KeyPartType::Custom => Self::Opaque { name: Cow::Borrowed(name), width },
+            KeyPartType::Custom => Self::Opaque {
+                name: Cow::Borrowed(name),
+                width,
+            },
             known => Self::Declared(known),
         }
     }
@@ -258,16 +276,22 @@ impl TemplatePart {
 
     /// Returns the number of shards, if the part is a shard.
     pub fn shards(&self) -> Option<u16> {
-        self.transforms.iter().find_map(|transform| match transform {
-            Transform::Shard(count) => Some(*count),
-            _ => None,
-        })
+        self.transforms
+            .iter()
+            .find_map(|transform| match transform {
+                Transform::Shard(count) => Some(*count),
+                _ => None,
+            })
     }
 
     /// Returns the type after the transforms, if it is known.
     fn transformed_type(&self) -> Option<KeyPartType> {
         let declared = self.encoding.declared();
-        self.transforms.iter().fold(declared, |part_type, transform| transform.apply_to_type(part_type))
+        self.transforms
+            .iter()
+            .fold(declared, |part_type, transform| {
+                transform.apply_to_type(part_type)
+            })
     }
 
     /// Returns the number of characters in a key, if it is fixed.

@@ -26,7 +26,10 @@ impl fmt::Display for TemplatePart {
             PartEncoding::Stored => {}
             PartEncoding::Declared(part_type) => write!(f, ":{part_type}")?,
             PartEncoding::Opaque { name, width: None } => write!(f, ":custom({name})")?,
-            PartEncoding::Opaque { name, width: Some(width) } => write!(f, ":custom({name},{width})")?,
+            PartEncoding::Opaque {
+                name,
+                width: Some(width),
+            } => write!(f, ":custom({name},{width})")?,
         }
         for transform in &*self.transforms {
             match transform {
@@ -51,7 +54,9 @@ impl fmt::Display for KeyTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in self.segments() {
             match segment {
-                KeySegment::Literal(text) => f.write_str(&text.replace('{', "{{").replace('}', "}}"))?,
+                KeySegment::Literal(text) => {
+                    f.write_str(&text.replace('{', "{{").replace('}', "}}"))?
+                }
                 KeySegment::Part(part) => part.fmt(f)?,
             }
         }
@@ -87,14 +92,20 @@ fn parse_segments(text: &str) -> Result<Vec<KeySegment>, String> {
     while let Some(at) = rest.find(['{', '}']) {
         literal.push_str(&rest[..at]);
         let brace = &rest[at..];
-        if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+        if let Some(after) = brace
+            .strip_prefix("{{")
+            .or_else(|| brace.strip_prefix("}}"))
+        {
             literal.push_str(&brace[..1]);
             rest = after;
             continue;
         }
-        let inner = brace.strip_prefix('{').ok_or("a '}' without '{': write '}}' for a literal brace")?;
-        let (inner, after) =
-            inner.split_once('}').ok_or("a '{' is not closed: write '{{' for a literal brace")?;
+        let inner = brace
+            .strip_prefix('{')
+            .ok_or("a '}' without '{': write '}}' for a literal brace")?;
+        let (inner, after) = inner
+            .split_once('}')
+            .ok_or("a '{' is not closed: write '{{' for a literal brace")?;
         push_literal(&mut segments, std::mem::take(&mut literal));
         segments.push(KeySegment::Part(parse_part(inner)?));
         rest = after;
@@ -119,8 +130,11 @@ fn parse_part(text: &str) -> Result<TemplatePart, String> {
     };
     let mut words = text.split(':');
     let name = words.next().unwrap_or_default();
-    let (name, each) = name.strip_suffix("[]").map_or((name, false), |name| (name, true));
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c == '_' || c.is_alphanumeric());
+    let (name, each) = name
+        .strip_suffix("[]")
+        .map_or((name, false), |name| (name, true));
+    let is_name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c == '_' || c.is_alphanumeric());
     let source = match name {
         "PartitionKey" => PartSource::PartitionKey,
         "RowKey" => PartSource::RowKey,
@@ -138,18 +152,32 @@ fn parse_part(text: &str) -> Result<TemplatePart, String> {
         PartSource::PartitionKey | PartSource::RowKey => PartEncoding::Declared(KeyPartType::Text),
         PartSource::Property(_) | PartSource::KeyField(_) => PartEncoding::Stored,
     };
-    let (mut part, mut transforms) =
-        (TemplatePart { source, each, encoding, transforms: Cow::Borrowed(&[]), width: None }, Vec::new());
+    let (mut part, mut transforms) = (
+        TemplatePart {
+            source,
+            each,
+            encoding,
+            transforms: Cow::Borrowed(&[]),
+            width: None,
+        },
+        Vec::new(),
+    );
     for (at, word) in words.enumerate() {
         match word {
             "lower" => transforms.push(Transform::Lower),
             "date" => transforms.push(Transform::Date),
             "hour" => transforms.push(Transform::Hour),
             "desc" => transforms.push(Transform::Descending),
-            _ => match (argument(word, "prefix"), parse_encoding(word), parse_width(word)) {
-                (Some(count), ..) => transforms.push(Transform::Prefix(
-                    count.parse().map_err(|_| format!("`{word}`: write `prefix(3)` for three characters"))?,
-                )),
+            _ => match (
+                argument(word, "prefix"),
+                parse_encoding(word),
+                parse_width(word),
+            ) {
+                (Some(count), ..) => {
+                    transforms.push(Transform::Prefix(count.parse().map_err(|_| {
+                        format!("`{word}`: write `prefix(3)` for three characters")
+                    })?))
+                }
                 (_, Some(encoding), _) if at == 0 => part.encoding = encoding,
                 (.., Some(width)) if part.width.is_none() => part.width = Some(width),
                 _ => {
@@ -168,7 +196,9 @@ fn parse_part(text: &str) -> Result<TemplatePart, String> {
 
 /// Returns the argument of `name(…)`.
 fn argument<'a>(word: &'a str, name: &str) -> Option<&'a str> {
-    word.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')
+    word.strip_prefix(name)?
+        .strip_prefix('(')?
+        .strip_suffix(')')
 }
 
 fn parse_encoding(word: &str) -> Option<PartEncoding> {
@@ -180,17 +210,26 @@ fn parse_encoding(word: &str) -> Option<PartEncoding> {
         Some((name, width)) => (name, Some(width.parse().ok()?)),
         None => (inner, None),
     };
-    Some(PartEncoding::Opaque { name: Text::Owned(name.to_owned()), width })
+    Some(PartEncoding::Opaque {
+        name: Text::Owned(name.to_owned()),
+        width,
+    })
 }
 
 fn parse_width(word: &str) -> Option<usize> {
     let digits = word.strip_prefix('0')?;
-    let width = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    let width = digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())??;
     (1..=MAX_DIGITS).contains(&width).then_some(width)
 }
 
 fn parse_shards(count: &str) -> Result<u16, String> {
-    let shards = count.parse().ok().filter(|count| Shards::new(*count).is_ok());
+    let shards = count
+        .parse()
+        .ok()
+        .filter(|count| Shards::new(*count).is_ok());
     shards.ok_or_else(|| {
         format!("`#{count}` is not a number of shards: write a number from 1 to 1000, such as #16")
     })

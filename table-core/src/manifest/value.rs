@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::{PartEncoding, lowercase};
 use crate::model::{
-    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, PartFormat, Property, ReverseKeyPart, Shards, Ticks,
-    ValueError, ValueRef, property,
+    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, PartFormat, Property, ReverseKeyPart,
+    Shards, Ticks, ValueError, ValueRef, property,
 };
 
 /// A value of a key part.
@@ -33,7 +33,10 @@ pub(super) enum PartValue<'e> {
 
 impl<'e> PartValue<'e> {
     /// Converts a stored value to the type that the encoding declares, by the rules of typed reads.
-    pub(super) fn from_stored(encoding: &PartEncoding, value: ValueRef<'e>) -> Result<Self, ValueError> {
+    pub(super) fn from_stored(
+        encoding: &PartEncoding,
+        value: ValueRef<'e>,
+    ) -> Result<Self, ValueError> {
         match encoding {
             PartEncoding::Stored => Self::from_undeclared(value),
             PartEncoding::Declared(part_type) => Self::from_declared(*part_type, value),
@@ -53,7 +56,10 @@ impl<'e> PartValue<'e> {
             ValueRef::DateTime(value) => Self::Time(value),
             ValueRef::Guid(value) => Self::Uuid(value),
             ValueRef::Binary(_) => {
-                return Err(ValueError::new("text, a number, a time or a GUID", value.edm_type()));
+                return Err(ValueError::new(
+                    "text, a number, a time or a GUID",
+                    value.edm_type(),
+                ));
             }
         })
     }
@@ -86,11 +92,20 @@ impl<'e> PartValue<'e> {
     }
 
     /// Parses the elements of a list that is stored as JSON.
-    pub(super) fn parse_list(encoding: &PartEncoding, value: ValueRef<'_>) -> Result<Vec<Self>, ValueError> {
+    pub(super) fn parse_list(
+        encoding: &PartEncoding,
+        value: ValueRef<'_>,
+    ) -> Result<Vec<Self>, ValueError> {
         const LIST: &str = "a list as JSON text";
-        let ValueRef::String(text) = value else { return Err(ValueError::new(LIST, value.edm_type())) };
-        let elements: Vec<Json> = serde_json::from_str(text).map_err(|e| ValueError::new(LIST, e))?;
-        elements.into_iter().map(|element| Self::element(encoding, element)).collect()
+        let ValueRef::String(text) = value else {
+            return Err(ValueError::new(LIST, value.edm_type()));
+        };
+        let elements: Vec<Json> =
+            serde_json::from_str(text).map_err(|e| ValueError::new(LIST, e))?;
+        elements
+            .into_iter()
+            .map(|element| Self::element(encoding, element))
+            .collect()
     }
 
     /// Converts an element of a list to a declared type, or to text, Boolean or Int64 without a declared type.
@@ -115,7 +130,9 @@ impl<'e> PartValue<'e> {
             Json::Object(_) => "an object",
         };
         let value = match (part_type, element) {
-            (None | Some(KeyPartType::Text), Json::String(text)) => Some(Self::Text(Cow::Owned(text))),
+            (None | Some(KeyPartType::Text), Json::String(text)) => {
+                Some(Self::Text(Cow::Owned(text)))
+            }
             (None | Some(KeyPartType::Bool), Json::Bool(value)) => Some(Self::Bool(value)),
             (Some(KeyPartType::U8), Json::Number(n)) => unsigned(&n).map(Self::U8),
             (Some(KeyPartType::U16), Json::Number(n)) => unsigned(&n).map(Self::U16),
@@ -178,7 +195,9 @@ impl<'e> PartValue<'e> {
     /// Converts an unsigned number of the entity's key to the unsigned type that a part declares. With a width in the
     /// template, all unsigned types have the same keys.
     pub(super) fn with_declared_type(self, encoding: &PartEncoding) -> Result<Self, ValueError> {
-        let PartEncoding::Declared(part_type) = encoding else { return Ok(self) };
+        let PartEncoding::Declared(part_type) = encoding else {
+            return Ok(self);
+        };
         let number = match self {
             Self::U8(n) => u64::from(n),
             Self::U16(n) => u64::from(n),
@@ -230,7 +249,9 @@ impl<'e> PartValue<'e> {
 
     /// Appends the shard of a text to a key.
     pub(super) fn write_shard(&self, count: u16, key: &mut KeyBuilder) -> Result<(), ValueError> {
-        let Self::Text(text) = self else { return Err(self.type_error("text, for a shard")) };
+        let Self::Text(text) = self else {
+            return Err(self.type_error("text, for a shard"));
+        };
         let shards = Shards::new(count).map_err(|_| ValueError::new("1 to 1000 shards", count))?;
         key.push_text(&shards.partition("", text));
         Ok(())
@@ -250,7 +271,11 @@ impl<'e> PartValue<'e> {
             descending: bool,
             format: PartFormat,
         ) -> Result<(), ValueError> {
-            if descending { key.push(&Reverse(value), format) } else { key.push(&value, format) }
+            if descending {
+                key.push(&Reverse(value), format)
+            } else {
+                key.push(&value, format)
+            }
         }
         // A number without a declared type may have a width, if it is not negative. An Int32 and an Int64 then have one key.
         let value = match self {
@@ -259,8 +284,9 @@ impl<'e> PartValue<'e> {
         };
         match value {
             Self::I64(n) if format.width.is_some() => {
-                let number = u64::try_from(n)
-                    .map_err(|_| ValueError::new("a number that is not negative, for a width", n))?;
+                let number = u64::try_from(n).map_err(|_| {
+                    ValueError::new("a number that is not negative, for a width", n)
+                })?;
                 ordered(key, number, descending, format)
             }
             Self::U8(n) => ordered(key, n, descending, format),
@@ -299,11 +325,16 @@ impl<'e> PartValue<'e> {
 }
 
 fn opaque(name: &str) -> ValueError {
-    ValueError::new("an encoding that the library knows", format_args!("`{name}` of a user-defined type"))
+    ValueError::new(
+        "an encoding that the library knows",
+        format_args!("`{name}` of a user-defined type"),
+    )
 }
 
 /// Returns the first `count` characters of a text.
 pub(crate) fn first_chars(text: &str, count: u32) -> &str {
-    let end = usize::try_from(count).ok().and_then(|count| text.char_indices().nth(count));
+    let end = usize::try_from(count)
+        .ok()
+        .and_then(|count| text.char_indices().nth(count));
     end.map_or(text, |(end, _)| &text[..end])
 }

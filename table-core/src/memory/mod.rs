@@ -11,8 +11,8 @@ use crate::engine::{self, Change, Scan, ScanStep, Stamp, apply_group, apply_to, 
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
 use crate::store::{
-    ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile, TableStore,
-    Written,
+    ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile,
+    TableStore, Written,
 };
 
 /// An in-memory [`TableStore`] with the semantics of the service. For tests, caches
@@ -73,18 +73,35 @@ impl MemoryStore {
             version: AtomicU64::new(0),
             writers: Arc::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     fn stamp(&self) -> Stamp {
         // Relaxed is enough: the table's lock orders the versions of a row.
-        Stamp { version: self.shared.version.fetch_add(1, Ordering::Relaxed) + 1, time: Ticks::now() }
+        Stamp {
+            version: self.shared.version.fetch_add(1, Ordering::Relaxed) + 1,
+            time: Ticks::now(),
+        }
     }
 
     fn table(&self, table: &TableName) -> Result<Arc<MemoryTable>> {
-        let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let missing = || ErrorKind::TableNotFound { table: table.to_string() }.into();
-        tables.get(&self.shared.profile.table_identity(table)).cloned().ok_or_else(missing)
+        let tables = self
+            .shared
+            .tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let missing = || {
+            ErrorKind::TableNotFound {
+                table: table.to_string(),
+            }
+            .into()
+        };
+        tables
+            .get(&self.shared.profile.table_identity(table))
+            .cloned()
+            .ok_or_else(missing)
     }
 }
 
@@ -96,10 +113,20 @@ impl TableStore for MemoryStore {
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         use std::collections::btree_map::Entry;
-        let new = self.shared.manifests.new_table(table, Some(&self.shared.writers));
-        let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let new = self
+            .shared
+            .manifests
+            .new_table(table, Some(&self.shared.writers));
+        let mut tables = self
+            .shared
+            .tables
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         match tables.entry(self.shared.profile.table_identity(table)) {
-            Entry::Occupied(_) => Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()),
+            Entry::Occupied(_) => Err(ErrorKind::TableAlreadyExists {
+                table: table.to_string(),
+            }
+            .into()),
             Entry::Vacant(entry) => {
                 entry.insert(Arc::new(MemoryTable::new(table.clone())));
                 new.created();
@@ -111,10 +138,17 @@ impl TableStore for MemoryStore {
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         // Kept to the end of the function: the cache forgets the manifest before and after the table is removed.
         let _change = self.shared.manifests.change(table);
-        let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self
+            .shared
+            .tables
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         match tables.remove(&self.shared.profile.table_identity(table)) {
             Some(_) => Ok(()),
-            None => Err(ErrorKind::TableNotFound { table: table.to_string() }.into()),
+            None => Err(ErrorKind::TableNotFound {
+                table: table.to_string(),
+            }
+            .into()),
         }
     }
 
@@ -125,16 +159,28 @@ impl TableStore for MemoryStore {
     ) -> Result<Page<TableName>> {
         let start = from.map(|c| c.tables_position(prefix)).transpose()?;
         let start = start.map_or("", |p| p.first.as_str());
-        let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let names = tables.range(start.to_owned()..).map(|(id, table)| (id.as_str(), &table.name));
+        let tables = self
+            .shared
+            .tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let names = tables
+            .range(start.to_owned()..)
+            .map(|(id, table)| (id.as_str(), &table.name));
         Ok(engine::list_page(&self.shared.profile, prefix, names))
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         let table = self.table(table)?;
         let rows = table.read();
         let row = rows.get(&key.to_sortable());
-        row.map(|bytes| read_entity(key.clone(), bytes, select)).transpose()
+        row.map(|bytes| read_entity(key.clone(), bytes, select))
+            .transpose()
     }
 
     async fn query(
@@ -162,11 +208,20 @@ impl TableStore for MemoryStore {
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         engine::check_operation(&self.shared.profile, &operation)?;
         // Kept to the end of the function, as in `delete_table`.
-        let _change = self.shared.manifests.change_of(table, operation.key().partition());
+        let _change = self
+            .shared
+            .manifests
+            .change_of(table, operation.key().partition());
         let table = self.table(table)?;
         let mut rows = table.write();
         // The stamp is taken under the lock, so that the versions of a table rise in the order of its writes.
-        let (key, change) = apply_to(&*rows, &self.shared.profile, &table.name, operation, self.stamp())?;
+        let (key, change) = apply_to(
+            &*rows,
+            &self.shared.profile,
+            &table.name,
+            operation,
+            self.stamp(),
+        )?;
         let written = change.written();
         apply_change(&mut rows, key, change);
         Ok(written)
@@ -174,13 +229,24 @@ impl TableStore for MemoryStore {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.shared.profile, &group)?;
-        let _change = self.shared.manifests.change_of(table, group.partition().as_str());
+        let _change = self
+            .shared
+            .manifests
+            .change_of(table, group.partition().as_str());
         let table = self.table(table)?;
         let mut rows = table.write();
         let stamp = || self.stamp();
-        let changes = apply_group(&*rows, &self.shared.profile, &table.name, group.into_operations(), stamp)?;
+        let changes = apply_group(
+            &*rows,
+            &self.shared.profile,
+            &table.name,
+            group.into_operations(),
+            stamp,
+        )?;
         let written = changes.iter().map(|(_, change)| change.written()).collect();
-        changes.into_iter().for_each(|(key, change)| apply_change(&mut rows, key, change));
+        changes
+            .into_iter()
+            .for_each(|(key, change)| apply_change(&mut rows, key, change));
         Ok(written)
     }
 
@@ -203,14 +269,21 @@ struct MemoryTable {
 type RowMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl engine::Rows for RowMap {
-    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+    fn with_row<R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<&[u8]>) -> Result<R>,
+    ) -> Result<R> {
         decide(self.get(key).map(Vec::as_slice))
     }
 }
 
 impl MemoryTable {
     fn new(name: TableName) -> Self {
-        Self { name, rows: RwLock::default() }
+        Self {
+            name,
+            rows: RwLock::default(),
+        }
     }
 
     // A panic cannot leave the map partly changed: all changes are decided before the first is stored.

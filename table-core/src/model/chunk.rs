@@ -28,7 +28,10 @@ pub(crate) struct Numbered {
 
 impl Numbered {
     pub(crate) const fn new(dictionary: Arc<PropertyDictionary>) -> Self {
-        Self { dictionary, unpacked: OnceLock::new() }
+        Self {
+            dictionary,
+            unpacked: OnceLock::new(),
+        }
     }
 
     pub(crate) const fn dictionary(&self) -> &Arc<PropertyDictionary> {
@@ -39,7 +42,8 @@ impl Numbered {
     /// every row is valid.
     #[cold]
     fn unpack(&self, rows: &[u8]) -> Vec<u8> {
-        let mut unpacked = PackBuffer::with_capacity(self.dictionary.unpacked_len(rows).unwrap_or_default());
+        let mut unpacked =
+            PackBuffer::with_capacity(self.dictionary.unpacked_len(rows).unwrap_or_default());
         let unpacks = self.dictionary.unpack(rows, &mut unpacked);
         debug_assert!(unpacks.is_some(), "a row was added without its length");
         unpacked.into_vec()
@@ -53,7 +57,9 @@ impl Chunk {
         match &self.numbered {
             None => &self.properties,
             // All rows of the chunk at once: a program that reads one row by names mostly reads the others too.
-            Some(numbered) => numbered.unpacked.get_or_init(|| numbered.unpack(&self.properties)),
+            Some(numbered) => numbered
+                .unpacked
+                .get_or_init(|| numbered.unpack(&self.properties)),
         }
     }
 }
@@ -69,7 +75,10 @@ impl Span {
     /// A chunk holds less than a page, so its offsets fit a `u32`.
     #[inline]
     pub(crate) const fn new(from: usize, to: usize) -> Self {
-        Self { from: from as u32, to: to as u32 }
+        Self {
+            from: from as u32,
+            to: to as u32,
+        }
     }
 
     #[inline]
@@ -150,9 +159,10 @@ impl ChunkBytes {
         match self {
             Self::Own(bytes) => (bytes, None),
             // The row as it is stored: derived types decode numbered rows directly, and the chunk is not converted.
-            Self::Shared { chunk, row, .. } => {
-                (&chunk.properties[row.range()], chunk.numbered.as_ref().map(|n| &**n.dictionary()))
-            }
+            Self::Shared { chunk, row, .. } => (
+                &chunk.properties[row.range()],
+                chunk.numbered.as_ref().map(|n| &**n.dictionary()),
+            ),
         }
     }
 
@@ -290,7 +300,12 @@ impl<S: SystemProperties> PageBuilder<S> {
         // The range of the row in the packed bytes is fixed here, before these bytes exist. `Numbered::unpack`
         // converts the rows of a chunk in the same order, so a row starts where the lengths of the rows before it
         // end.
-        let spans = RowSpans { key, split, row, packed: Span::new(self.packed_bytes, end) };
+        let spans = RowSpans {
+            key,
+            split,
+            row,
+            packed: Span::new(self.packed_bytes, end),
+        };
         self.packed_bytes = end;
         self.rows.push((spans, system));
         // The next row probably has the same length. A longer buffer would be allocated and copied, so the chunk ends
@@ -316,12 +331,13 @@ impl<S: SystemProperties> PageBuilder<S> {
     /// Converts the rows of a chunk to entities.
     fn take_rows(&mut self, chunk: ChunkBuilder) {
         let (texts, chunk) = chunk.end();
-        self.entities.extend(self.rows.drain(..).map(|(spans, system)| {
-            let key = Key::in_chunk(Texts::clone(&texts), spans.key, spans.split);
-            let properties = Properties::in_chunk(Arc::clone(&chunk), spans.packed, spans.row);
-            let (etag, timestamp) = system.etag_and_timestamp(&texts);
-            Entity::from_parts(key, properties).with_system(etag, timestamp)
-        }));
+        self.entities
+            .extend(self.rows.drain(..).map(|(spans, system)| {
+                let key = Key::in_chunk(Texts::clone(&texts), spans.key, spans.split);
+                let properties = Properties::in_chunk(Arc::clone(&chunk), spans.packed, spans.row);
+                let (etag, timestamp) = system.etag_and_timestamp(&texts);
+                Entity::from_parts(key, properties).with_system(etag, timestamp)
+            }));
     }
 
     pub(crate) fn into_entities(mut self) -> Vec<Entity> {
@@ -338,14 +354,25 @@ impl ChunkBuilder {
     /// Reserves memory for rows with `bytes` of packed properties. Keys and ETags of usual rows have less than an eighth of
     /// that, and numbered properties less than half.
     fn new(bytes: usize, dictionary: Option<Arc<PropertyDictionary>>) -> Self {
-        let properties = if dictionary.is_some() { bytes / 2 } else { bytes };
-        Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), dictionary }
+        let properties = if dictionary.is_some() {
+            bytes / 2
+        } else {
+            bytes
+        };
+        Self {
+            keys: Vec::with_capacity(bytes / 8),
+            properties: Vec::with_capacity(properties),
+            dictionary,
+        }
     }
 
     fn end(self) -> (Texts, Arc<Chunk>) {
         // Each text was valid UTF-8 when it was added, so the concatenation is valid too.
         let texts = String::from_utf8(self.keys).unwrap_or_default();
-        let chunk = Chunk { properties: self.properties, numbered: self.dictionary.map(Numbered::new) };
+        let chunk = Chunk {
+            properties: self.properties,
+            numbered: self.dictionary.map(Numbered::new),
+        };
         (Arc::new(texts), Arc::new(chunk))
     }
 }
@@ -376,14 +403,19 @@ struct ReceivedSystem {
 
 impl SystemProperties for ReceivedSystem {
     fn etag_and_timestamp(self, texts: &Texts) -> (Option<ETag>, Option<Ticks>) {
-        (self.etag.map(|span| ETag::in_chunk(texts, span)), self.timestamp)
+        (
+            self.etag.map(|span| ETag::in_chunk(texts, span)),
+            self.timestamp,
+        )
     }
 }
 
 impl PageEntities {
     /// Creates an empty page.
     pub fn new() -> Self {
-        Self { rows: PageBuilder::new(0) }
+        Self {
+            rows: PageBuilder::new(0),
+        }
     }
 
     /// Returns the number of entities.
@@ -414,14 +446,19 @@ impl PageEntities {
         timestamp: Option<Ticks>,
     ) -> Result<()> {
         Key::check(partition, row)?;
-        let ChunkBuilder { keys, properties: rows, .. } = &mut self.rows.current;
+        let ChunkBuilder {
+            keys,
+            properties: rows,
+            ..
+        } = &mut self.rows.current;
         let (from, packed) = (rows.len(), properties.as_packed());
         rows.extend_from_slice(packed);
         let key = append(keys, &[partition, row]);
         let etag = etag.map(|etag| append(keys, &[etag]));
         let system = ReceivedSystem { etag, timestamp };
         // A key has at most 512 UTF-16 units, so its length fits a `u32`.
-        self.rows.end_row(key, partition.len() as u32, from, packed.len(), system);
+        self.rows
+            .end_row(key, partition.len() as u32, from, packed.len(), system);
         Ok(())
     }
 
@@ -435,7 +472,9 @@ impl PageEntities {
 #[inline]
 fn append(out: &mut Vec<u8>, texts: &[&str]) -> Span {
     let from = out.len();
-    texts.iter().for_each(|text| out.extend_from_slice(text.as_bytes()));
+    texts
+        .iter()
+        .for_each(|text| out.extend_from_slice(text.as_bytes()));
     Span::new(from, out.len())
 }
 
@@ -448,6 +487,8 @@ impl Default for PageEntities {
 /// Does not show the values, which may be secret.
 impl fmt::Debug for PageEntities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PageEntities").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("PageEntities")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }

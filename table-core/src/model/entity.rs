@@ -30,7 +30,12 @@ impl Entity {
 
     /// Creates an entity from its parts. It has no ETag and no Timestamp.
     pub const fn from_parts(key: Key, properties: Properties) -> Self {
-        Self { key, etag: None, timestamp: None, properties }
+        Self {
+            key,
+            etag: None,
+            timestamp: None,
+            properties,
+        }
     }
 
     /// Adds or replaces a property. A marked property stays marked: see [`Properties`].
@@ -77,7 +82,10 @@ impl Entity {
     /// # Errors
     /// Fails if the entity has no ETag. A write in any version instead could overwrite changes of other writers.
     pub fn version(&self) -> Result<IfMatch> {
-        self.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::missing_etag(&self.key))
+        self.etag
+            .as_ref()
+            .map(IfMatch::from)
+            .ok_or_else(|| Error::missing_etag(&self.key))
     }
 
     /// Returns the time of the last write, if the entity was read from a store.
@@ -105,7 +113,12 @@ impl Entity {
     #[must_use]
     pub fn detached(self) -> Self {
         let etag = self.etag.map(ETag::detached);
-        Self { key: self.key.detached(), etag, properties: self.properties.detached(), ..self }
+        Self {
+            key: self.key.detached(),
+            etag,
+            properties: self.properties.detached(),
+            ..self
+        }
     }
 
     /// Returns the parts that a store writes.

@@ -23,7 +23,8 @@ enum Repr {
 fn version(text: &str) -> Option<u64> {
     // Only the text that `Display` writes. Another text of the same number is another ETag, and must be sent back unchanged.
     let digits = text.strip_prefix("W/\"v")?.strip_suffix('"')?;
-    let canonical = digits.len() == 16 && !digits.bytes().any(|b| b.is_ascii_uppercase() || b == b'+');
+    let canonical =
+        digits.len() == 16 && !digits.bytes().any(|b| b.is_ascii_uppercase() || b == b'+');
     u64::from_str_radix(digits, 16).ok().filter(|_| canonical)
 }
 
@@ -44,9 +45,13 @@ impl ETag {
     /// Whether the text has the form of an ETag in HTTP: in quotes, after `W/` if it is weak
     /// (<https://www.rfc-editor.org/rfc/rfc9110#field.etag>).
     fn is_well_formed(&self) -> bool {
-        let Repr::Text(text) = &self.0 else { return true };
+        let Repr::Text(text) = &self.0 else {
+            return true;
+        };
         let opaque = text.strip_prefix("W/").unwrap_or(text);
-        let opaque = opaque.strip_prefix('"').and_then(|opaque| opaque.strip_suffix('"'));
+        let opaque = opaque
+            .strip_prefix('"')
+            .and_then(|opaque| opaque.strip_suffix('"'));
         opaque.is_some_and(|opaque| !opaque.contains(|c: char| c == '"' || c.is_control()))
     }
 

@@ -29,7 +29,8 @@ const ORDINARY: [bool; 256] = {
 /// fast check covers most texts.
 #[inline]
 pub(crate) fn is_ordinary(text: &str, but: impl Fn(u8) -> bool) -> bool {
-    text.bytes().all(|byte| ORDINARY[usize::from(byte)] && !but(byte))
+    text.bytes()
+        .all(|byte| ORDINARY[usize::from(byte)] && !but(byte))
 }
 
 fn check(name: &'static str, text: &str) -> Result<()> {
@@ -118,7 +119,11 @@ key_text!(
     "PartitionKey",
     "The key of a partition, which is the scope of an entity group transaction."
 );
-key_text!(RowKey, "RowKey", "The key of an entity in its partition. The service sorts a partition by it.");
+key_text!(
+    RowKey,
+    "RowKey",
+    "The key of an entity in its partition. The service sorts a partition by it."
+);
 
 /// The validated key of an entity. Keys are ordered by PartitionKey, then RowKey, as in the service.
 #[derive(Clone)]
@@ -210,24 +215,36 @@ impl Key {
         // The zero byte between the two keys is not a part of the text.
         let mut text = Vec::with_capacity(bytes.len() - usize::from(!bytes.is_empty()));
         let split = key_order::push_key_text(&mut text, bytes, 0)?;
-        Some(Self { text: ChunkText::Own(String::from_utf8(text).ok()?.into()), split })
+        Some(Self {
+            text: ChunkText::Own(String::from_utf8(text).ok()?.into()),
+            split,
+        })
     }
 
     /// Creates a key whose texts are in a chunk. The PartitionKey has `split` bytes.
     pub(crate) const fn in_chunk(texts: Texts, span: Span, split: u32) -> Self {
-        Self { text: ChunkText::Shared(texts, span), split }
+        Self {
+            text: ChunkText::Shared(texts, span),
+            split,
+        }
     }
 
     /// Converts to owned memory, if the text is shared with a page.
     pub(crate) fn detached(self) -> Self {
-        Self { text: self.text.detached(), ..self }
+        Self {
+            text: self.text.detached(),
+            ..self
+        }
     }
 
     fn join(partition: &str, row: &str) -> Self {
         let mut text = String::with_capacity(partition.len() + row.len());
         text.push_str(partition);
         text.push_str(row);
-        Self { text: ChunkText::Own(text.into()), split: partition.len() as u32 }
+        Self {
+            text: ChunkText::Own(text.into()),
+            split: partition.len() as u32,
+        }
     }
 }
 
@@ -254,7 +271,12 @@ impl PartialOrd for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |text: &str| text.replace('\'', "''");
-        write!(f, "('{}', '{}')", quoted(self.partition()), quoted(self.row()))
+        write!(
+            f,
+            "('{}', '{}')",
+            quoted(self.partition()),
+            quoted(self.row())
+        )
     }
 }
 

@@ -46,7 +46,11 @@ pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Optio
     // The rows of a page mostly have one PartitionKey, so the zero byte is where it was in the row before. A zero byte at
     // this place is the separator in any case, because keys contain no other.
     let is_likely = key.get(likely as usize) == Some(&0);
-    let split = if is_likely { likely as usize } else { key.iter().position(|b| *b == 0)? };
+    let split = if is_likely {
+        likely as usize
+    } else {
+        key.iter().position(|b| *b == 0)?
+    };
     let (partition, row) = (&key[..split], &key[split + 1..]);
     if key.is_ascii() {
         out.extend_from_slice(partition);

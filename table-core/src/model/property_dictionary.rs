@@ -75,7 +75,10 @@ impl PropertyDictionary {
         self.has_index_name |= DictionaryEntry::name_in(packed) == INDEX_NAME.as_bytes();
         // `sizes` is indexed by the number itself, so its first place, that of `INLINE`, has no entry.
         self.sizes.resize(usize::from(number), Size::UNKNOWN);
-        self.sizes.push(Size { entry: entry.packed.len(), value: entry.width });
+        self.sizes.push(Size {
+            entry: entry.packed.len(),
+            value: entry.width,
+        });
         self.entries.push(entry);
         Some(number)
     }
@@ -100,7 +103,9 @@ impl PropertyDictionary {
         out: &mut Vec<u8>,
         number: impl FnOnce(&[u8]) -> Result<Option<u16>, E>,
     ) -> Result<bool, E> {
-        let Some(property) = PackedProperty::split(packed) else { return Ok(false) };
+        let Some(property) = PackedProperty::split(packed) else {
+            return Ok(false);
+        };
         match number(property.prefix())? {
             Some(number) => push_number(number, out),
             None => {
@@ -133,7 +138,11 @@ impl PropertyDictionary {
             Some(width) => width,
             None => u32::from_le_bytes(*value.first_chunk()?) as usize,
         };
-        let value = if entry.width.is_none() { &value[size_of::<u32>()..] } else { value };
+        let value = if entry.width.is_none() {
+            &value[size_of::<u32>()..]
+        } else {
+            value
+        };
         let (value, rest) = value.split_at_checked(length)?;
         push_number(number, out);
         // Copies of a length that the compiler knows need no call.
@@ -187,7 +196,12 @@ impl PropertyDictionary {
         let (mut bytes, mut at) = (0, 0);
         while at < row.len() {
             // At the first unusual property, the slower function takes the rest of the row.
-            let Some(Lengths { entry, before, value }) = self.short_lengths(row, at) else {
+            let Some(Lengths {
+                entry,
+                before,
+                value,
+            }) = self.short_lengths(row, at)
+            else {
                 return Some(bytes + self.unpacked_len_of_any(&row[at..])?);
             };
             bytes += entry + if before == 1 { 0 } else { size_of::<u32>() } + value;
@@ -201,12 +215,22 @@ impl PropertyDictionary {
     #[inline(always)]
     fn short_lengths(&self, row: &[u8], at: usize) -> Option<Lengths> {
         let number = *row.get(at)?;
-        let size = self.sizes.get(usize::from(number)).filter(|size| size.entry > 0 && number < 0x80)?;
+        let size = self
+            .sizes
+            .get(usize::from(number))
+            .filter(|size| size.entry > 0 && number < 0x80)?;
         let (before, value) = match size.value {
             Some(width) => (1, width),
-            None => (2, usize::from(*row.get(at + 1).filter(|length| **length < 0x80)?)),
+            None => (
+                2,
+                usize::from(*row.get(at + 1).filter(|length| **length < 0x80)?),
+            ),
         };
-        Some(Lengths { entry: size.entry, before, value })
+        Some(Lengths {
+            entry: size.entry,
+            before,
+            value,
+        })
     }
 
     /// Like [`unpacked_len`](Self::unpacked_len), for rows with multi-byte numbers or lengths, or with
@@ -235,7 +259,11 @@ impl PropertyDictionary {
     #[inline]
     pub(crate) fn index_name<'r>(&self, row: &'r [u8]) -> Option<ValueRef<'r>> {
         // A row has names that are not in the dictionary only if the dictionary is full.
-        if self.has_index_name || self.is_full() { self.value_of(row, INDEX_NAME) } else { None }
+        if self.has_index_name || self.is_full() {
+            self.value_of(row, INDEX_NAME)
+        } else {
+            None
+        }
     }
 
     /// Returns the value of the first property with this name, and skips the others.
@@ -243,7 +271,11 @@ impl PropertyDictionary {
         loop {
             let mut at = 0;
             // Skips entries of another length.
-            while let Some(Lengths { entry, before, value }) = self.short_lengths(row, at)
+            while let Some(Lengths {
+                entry,
+                before,
+                value,
+            }) = self.short_lengths(row, at)
                 && entry != BEFORE_NAME + name.len()
             {
                 at += before + value;
@@ -267,7 +299,11 @@ impl PropertyDictionary {
     /// Returns the tag of the next property and the row from its value on, if the property has this name. `name` starts with its
     /// length (`u16`), as in a packed property.
     #[inline(always)]
-    pub(crate) fn named<'r, const N: usize>(&self, row: &'r [u8], name: &[u8; N]) -> Option<(u8, &'r [u8])> {
+    pub(crate) fn named<'r, const N: usize>(
+        &self,
+        row: &'r [u8],
+        name: &[u8; N],
+    ) -> Option<(u8, &'r [u8])> {
         let (first, rest) = row.split_first()?;
         let (number, value) = match first {
             0x80.. => two_bytes(*first, rest)?,
@@ -411,7 +447,10 @@ struct Lengths {
 
 impl Size {
     /// The size of a number without an entry.
-    const UNKNOWN: Self = Self { entry: 0, value: None };
+    const UNKNOWN: Self = Self {
+        entry: 0,
+        value: None,
+    };
 }
 
 impl DictionaryEntry {
@@ -419,9 +458,17 @@ impl DictionaryEntry {
     fn new(packed: &[u8]) -> Option<Self> {
         let (entry, rest) = Self::split(packed)?;
         let (mut block, mut mask) = ([0; ENTRY_BLOCK], [0; ENTRY_BLOCK]);
-        block.iter_mut().zip(entry).for_each(|(to, from)| *to = *from);
+        block
+            .iter_mut()
+            .zip(entry)
+            .for_each(|(to, from)| *to = *from);
         mask.iter_mut().zip(entry).for_each(|(to, _)| *to = u8::MAX);
-        rest.is_empty().then_some(Self { packed: entry.into(), block, mask, width: width(entry)? })
+        rest.is_empty().then_some(Self {
+            packed: entry.into(),
+            block,
+            mask,
+            width: width(entry)?,
+        })
     }
 
     /// Returns the bytes after the entry, if `bytes` starts with the entry. Most entries are compared as one block.
@@ -433,8 +480,9 @@ impl DictionaryEntry {
                 // Compares all bytes of the block and never stops early, so that the compiler can use vector
                 // instructions; with indices, because an iterator of pairs is not inlined. Behind the entry, the mask
                 // sets the bytes of the value to zero, as they are in `block`.
-                let differ = (0..ENTRY_BLOCK)
-                    .fold(0, |differ, at| differ | ((found[at] & self.mask[at]) ^ self.block[at]));
+                let differ = (0..ENTRY_BLOCK).fold(0, |differ, at| {
+                    differ | ((found[at] & self.mask[at]) ^ self.block[at])
+                });
                 (differ == 0).then(|| &bytes[length..])
             }
             _ => bytes.strip_prefix(&*self.packed),
@@ -464,7 +512,11 @@ impl DictionaryEntry {
     #[inline(always)]
     fn is_named<const N: usize>(&self, name: &[u8; N]) -> bool {
         // The first two bytes compare the lengths, so a longer name that starts with `name` is different.
-        if N < ENTRY_BLOCK { self.block[1..].first_chunk() == Some(name) } else { self.packed[1..] == *name }
+        if N < ENTRY_BLOCK {
+            self.block[1..].first_chunk() == Some(name)
+        } else {
+            self.packed[1..] == *name
+        }
     }
 
     #[inline]
@@ -495,7 +547,10 @@ impl PackBuffer {
     /// Reserves this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         // The last block may end after the expected bytes. With space for it, the buffer does not grow.
-        Self { bytes: vec![0; bytes + ENTRY_BLOCK], end: 0 }
+        Self {
+            bytes: vec![0; bytes + ENTRY_BLOCK],
+            end: 0,
+        }
     }
 
     /// Returns the appended bytes.
@@ -526,7 +581,11 @@ impl PackBuffer {
     /// Appends the first bytes of a block.
     #[inline(always)]
     fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
-        match self.bytes.get_mut(self.end..).and_then(|free| free.first_chunk_mut()) {
+        match self
+            .bytes
+            .get_mut(self.end..)
+            .and_then(|free| free.first_chunk_mut())
+        {
             Some(target) => {
                 // Writes N bytes and counts `length` of them. The next append overwrites the rest.
                 *target = *block;
@@ -558,6 +617,8 @@ impl PackBuffer {
 /// Does not show the values, which may be secret.
 impl std::fmt::Debug for PackBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PackBuffer").field("len", &self.end).finish_non_exhaustive()
+        f.debug_struct("PackBuffer")
+            .field("len", &self.end)
+            .finish_non_exhaustive()
     }
 }

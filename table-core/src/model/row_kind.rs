@@ -25,16 +25,22 @@ impl Key {
     /// Returns what the row with this key is to the library.
     pub fn row_kind(&self) -> RowKind {
         // The partition decides first: a row of the manifest's partition is a control row, whatever its RowKey.
-        let is_part =
-            match (self.partition().strip_prefix(SYSTEM_PREFIX), self.row().strip_prefix(SYSTEM_PREFIX)) {
-                (None, None) => return RowKind::Entity,
-                (Some(partition), _) => PART_PARTITIONS.contains(&partition),
-                (None, Some(row)) => {
-                    row == COUNTER_ROW || PART_ROWS.iter().any(|start| row.starts_with(start))
-                }
-            };
+        let is_part = match (
+            self.partition().strip_prefix(SYSTEM_PREFIX),
+            self.row().strip_prefix(SYSTEM_PREFIX),
+        ) {
+            (None, None) => return RowKind::Entity,
+            (Some(partition), _) => PART_PARTITIONS.contains(&partition),
+            (None, Some(row)) => {
+                row == COUNTER_ROW || PART_ROWS.iter().any(|start| row.starts_with(start))
+            }
+        };
         // A system row of a later version is not known here: it counts as a row that programs obey.
-        if is_part { RowKind::Part } else { RowKind::Control }
+        if is_part {
+            RowKind::Part
+        } else {
+            RowKind::Control
+        }
     }
 }
 
@@ -48,9 +54,13 @@ mod tests {
         for (partition, row) in [("p", "r"), ("~", "~"), ("p~~", "r~~manifest"), ("", "")] {
             assert_eq!(kind(partition, row), RowKind::Entity, "{partition} {row}");
         }
-        for (partition, row) in
-            [("p", "~~w_r~~000"), ("p", "~~l_1"), ("p", "~~changes"), ("~~changes", "x"), ("~~copy", "~~j_1")]
-        {
+        for (partition, row) in [
+            ("p", "~~w_r~~000"),
+            ("p", "~~l_1"),
+            ("p", "~~changes"),
+            ("~~changes", "x"),
+            ("~~copy", "~~j_1"),
+        ] {
             assert_eq!(kind(partition, row), RowKind::Part, "{partition} {row}");
         }
         for (partition, row) in [

@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use super::{
-    ETag, EdmType, EdmValue, Entity, Hour, IfMatch, Key, PartitionKey, Properties, RowKey, TableName, Ticks,
-    ValueRef,
+    ETag, EdmType, EdmValue, Entity, Hour, IfMatch, Key, PartitionKey, Properties, RowKey,
+    TableName, Ticks, ValueRef,
 };
 
 /// The annotation with the type of a property.
@@ -91,7 +91,11 @@ impl Serialize for IfMatch {
 impl<'de> Deserialize<'de> for IfMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
-        Ok(if text == "*" { Self::Any } else { Self::Exactly(ETag::from(&*text)) })
+        Ok(if text == "*" {
+            Self::Any
+        } else {
+            Self::Exactly(ETag::from(&*text))
+        })
     }
 }
 
@@ -109,15 +113,20 @@ impl Serialize for Ticks {
 impl<'de> Deserialize<'de> for Ticks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            return Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom);
+            return Cow::<str>::deserialize(deserializer)?
+                .parse()
+                .map_err(D::Error::custom);
         }
         ticks(i64::deserialize(deserializer)?)
     }
 }
 
 fn ticks<E: serde::de::Error>(number: i64) -> Result<Ticks, E> {
-    Ticks::new(number)
-        .ok_or_else(|| E::custom(format!("{number} is not a number of ticks from year 1 to 9999")))
+    Ticks::new(number).ok_or_else(|| {
+        E::custom(format!(
+            "{number} is not a number of ticks from year 1 to 9999"
+        ))
+    })
 }
 
 /// The form of a [`Key`].
@@ -131,14 +140,21 @@ struct KeyForm<'a> {
 /// As `{"PartitionKey": …, "RowKey": …}`.
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        KeyForm { partition_key: self.partition().into(), row_key: self.row().into() }.serialize(serializer)
+        KeyForm {
+            partition_key: self.partition().into(),
+            row_key: self.row().into(),
+        }
+        .serialize(serializer)
     }
 }
 
 /// Validates the key.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let KeyForm { partition_key, row_key } = KeyForm::deserialize(deserializer)?;
+        let KeyForm {
+            partition_key,
+            row_key,
+        } = KeyForm::deserialize(deserializer)?;
         Self::new(partition_key, row_key).map_err(D::Error::custom)
     }
 }
@@ -275,7 +291,9 @@ impl Scalar {
             return Ok(match self {
                 Self::Null => None,
                 Self::Bool(v) => Some(EdmValue::Boolean(v)),
-                Self::Integer(v) => Some(i32::try_from(v).map_or(EdmValue::Int64(v), EdmValue::Int32)),
+                Self::Integer(v) => {
+                    Some(i32::try_from(v).map_or(EdmValue::Int64(v), EdmValue::Int32))
+                }
                 Self::Number(v) => Some(EdmValue::Double(v)),
                 Self::Text(v) => Some(EdmValue::String(v)),
             });
@@ -307,7 +325,9 @@ impl Scalar {
             (EdmType::String, Self::Text(v)) => Some(EdmValue::String(v)),
             _ => None,
         };
-        value.map(Some).ok_or_else(|| format!("expected the JSON of an {edm_type}, found {found}"))
+        value
+            .map(Some)
+            .ok_or_else(|| format!("expected the JSON of an {edm_type}, found {found}"))
     }
 
     /// Names the kind of value and not the value, which may be secret.
@@ -339,7 +359,10 @@ impl Serialize for EdmValue {
             return BinaryValue::from(value).serialize(serializer);
         }
         if needs_type(value) {
-            let typed = TypedValue { edm_type: value.edm_type(), value: Bare(value) };
+            let typed = TypedValue {
+                edm_type: value.edm_type(),
+                value: Bare(value),
+            };
             return serializer.serialize_newtype_struct(names::EDM_VALUE, &typed);
         }
         serializer.serialize_newtype_struct(names::EDM_VALUE, &Bare(value))
@@ -364,7 +387,10 @@ impl<'de> Visitor<'de> for ValueVisitor {
         f.write_str("a value, or an object with `@odata.type` and `value`")
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<EdmValue, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<EdmValue, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Form {
@@ -380,7 +406,9 @@ impl<'de> Visitor<'de> for ValueVisitor {
             Form::Bare(scalar) => (None, scalar),
         };
         let value = scalar.into_value(edm_type).map_err(D::Error::custom)?;
-        value.ok_or_else(|| D::Error::custom("null is not a value: a missing value is an absent property"))
+        value.ok_or_else(|| {
+            D::Error::custom("null is not a value: a missing value is an absent property")
+        })
     }
 }
 
@@ -398,14 +426,19 @@ struct BinaryEntity<'a> {
 type BinaryProperty<'a> = (Cow<'a, str>, bool, BinaryValue<'a>);
 
 fn to_binary(properties: &Properties) -> Vec<BinaryProperty<'_>> {
-    properties.iter().map(|p| (p.name().into(), p.is_encrypted(), p.value().into())).collect()
+    properties
+        .iter()
+        .map(|p| (p.name().into(), p.is_encrypted(), p.value().into()))
+        .collect()
 }
 
 fn from_binary<E: serde::de::Error>(stored: Vec<BinaryProperty<'_>>) -> Result<Properties, E> {
     let mut properties = PropertiesBuilder::default();
     for (name, encrypt, value) in stored {
         let value = value.into_value()?;
-        properties.push(name.into_owned(), value.as_ref(), encrypt).map_err(E::custom)?;
+        properties
+            .push(name.into_owned(), value.as_ref(), encrypt)
+            .map_err(E::custom)?;
     }
     Ok(properties.properties)
 }
@@ -421,7 +454,11 @@ impl PropertiesBuilder {
     fn push(&mut self, name: String, value: ValueRef<'_>, encrypt: bool) -> Result<(), String> {
         // The packed form has two bytes for the length of a name.
         if name.len() > usize::from(u16::MAX) {
-            return Err(format!("a property name has {} bytes, more than {}", name.len(), u16::MAX));
+            return Err(format!(
+                "a property name has {} bytes, more than {}",
+                name.len(),
+                u16::MAX
+            ));
         }
         // A property has one value, and which of two values the writer meant is not known.
         if self.names.contains(&name) {
@@ -435,7 +472,9 @@ impl PropertiesBuilder {
 
 /// Whether the JSON of an entity uses this name for something other than a property.
 fn is_reserved(name: &str) -> bool {
-    [PARTITION_KEY, ROW_KEY, TIMESTAMP].contains(&name) || name.starts_with("odata.") || name.contains('@')
+    [PARTITION_KEY, ROW_KEY, TIMESTAMP].contains(&name)
+        || name.starts_with("odata.")
+        || name.contains('@')
 }
 
 fn write_properties<M: serde::ser::SerializeMap>(
@@ -445,7 +484,8 @@ fn write_properties<M: serde::ser::SerializeMap>(
     for property in properties {
         let (name, value) = (property.name(), property.value());
         if is_reserved(name) {
-            let reason = format!("{name:?} cannot be the name of a property in the JSON of an entity");
+            let reason =
+                format!("{name:?} cannot be the name of a property in the JSON of an entity");
             return Err(M::Error::custom(reason));
         }
         // Annotations come before their value: a reader that goes through the members once knows the type when it
@@ -516,8 +556,9 @@ impl<'de> Visitor<'de> for MembersVisitor {
                     _ if is_reserved(&name) => drop(map.next_value::<IgnoredAny>()?),
                     _ => {
                         let scalar = map.next_value();
-                        let scalar = scalar
-                            .map_err(|error| A::Error::custom(format!("the property {name:?}: {error}")))?;
+                        let scalar = scalar.map_err(|error| {
+                            A::Error::custom(format!("the property {name:?}: {error}"))
+                        })?;
                         members.values.push((name, scalar));
                     }
                 }
@@ -546,7 +587,10 @@ impl<'de> Deserialize<'de> for Properties {
         if !deserializer.is_human_readable() {
             return from_binary(Vec::deserialize(deserializer)?);
         }
-        deserializer.deserialize_map(MembersVisitor)?.properties().map_err(D::Error::custom)
+        deserializer
+            .deserialize_map(MembersVisitor)?
+            .properties()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -574,7 +618,14 @@ impl Serialize for Entity {
             let (etag, timestamp) = (self.etag().cloned(), self.timestamp());
             let properties = to_binary(self.properties());
             let (partition, row) = (partition.into(), row.into());
-            return BinaryEntity { partition, row, etag, timestamp, properties }.serialize(serializer);
+            return BinaryEntity {
+                partition,
+                row,
+                etag,
+                timestamp,
+                properties,
+            }
+            .serialize(serializer);
         }
         let mut map = serializer.serialize_map(None)?;
         if let Some(etag) = self.etag() {
@@ -602,7 +653,10 @@ impl<'de> Deserialize<'de> for Entity {
         }
         let mut members = deserializer.deserialize_map(MembersVisitor)?;
         let missing = |name: &str| D::Error::custom(format!("the entity has no {name}"));
-        let partition = members.partition.take().ok_or_else(|| missing(PARTITION_KEY))?;
+        let partition = members
+            .partition
+            .take()
+            .ok_or_else(|| missing(PARTITION_KEY))?;
         let row = members.row.take().ok_or_else(|| missing(ROW_KEY))?;
         let key = Key::new(partition, row).map_err(D::Error::custom)?;
         let properties = members.properties().map_err(D::Error::custom)?;

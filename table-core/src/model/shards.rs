@@ -26,7 +26,9 @@ impl Shards {
         if (1..=1000).contains(&count) {
             return Ok(Self(count));
         }
-        Err(Error::invalid_request(format!("the number of shards is {count}; it must be 1 to 1000")))
+        Err(Error::invalid_request(format!(
+            "the number of shards is {count}; it must be 1 to 1000"
+        )))
     }
 
     /// Returns the number of shards.
@@ -48,7 +50,9 @@ impl Shards {
 
     /// Returns the PartitionKeys of all shards in order.
     pub fn partitions(self, prefix: &str) -> Vec<String> {
-        (0..self.0).map(|shard| format!("{prefix}{}", self.text(shard))).collect()
+        (0..self.0)
+            .map(|shard| format!("{prefix}{}", self.text(shard)))
+            .collect()
     }
 
     pub(in crate::model) fn text(self, shard: u16) -> String {
@@ -68,8 +72,14 @@ mod tests {
         assert_eq!(u64::from(shards.of("")), 0x2d06_8005_38d3_94c2 % 16);
         let mut sizes = [0; 16];
         (0..1600).for_each(|n| sizes[usize::from(shards.of(&format!("value {n}")))] += 1);
-        assert!(sizes.iter().all(|size| (60..140).contains(size)), "{sizes:?}");
-        assert_eq!(Shards::new(11).unwrap().partitions("p").last().unwrap(), "p10");
+        assert!(
+            sizes.iter().all(|size| (60..140).contains(size)),
+            "{sizes:?}"
+        );
+        assert_eq!(
+            Shards::new(11).unwrap().partitions("p").last().unwrap(),
+            "p10"
+        );
         assert!(Shards::new(0).is_err() && Shards::new(1001).is_err());
     }
 }

@@ -23,8 +23,11 @@ pub const WRITE_ID_PROPERTY: &str = "_WriteId";
 
 /// The properties in which `table-encryption` stores the data for decryption: of format v2 and of the legacy
 /// format.
-pub const ENCRYPTION_HEADERS: [&str; 3] =
-    ["_EncryptionHeader", "_ClientEncryptionMetadata1", "_ClientEncryptionMetadata2"];
+pub const ENCRYPTION_HEADERS: [&str; 3] = [
+    "_EncryptionHeader",
+    "_ClientEncryptionMetadata1",
+    "_ClientEncryptionMetadata2",
+];
 
 impl Key {
     /// Whether this is the key of a system row; see [`SYSTEM_PREFIX`].
@@ -37,14 +40,18 @@ impl Entity {
     /// Whether the entity is encrypted and was not decrypted, because the store has no keys. Its properties
     /// are then not readable. A decrypting store removes the [headers](ENCRYPTION_HEADERS).
     pub fn is_ciphertext(&self) -> bool {
-        ENCRYPTION_HEADERS.iter().any(|header| self.get(header).is_some())
+        ENCRYPTION_HEADERS
+            .iter()
+            .any(|header| self.get(header).is_some())
     }
 
     /// Whether the row is an index entry: its property [`INDEX_NAME`] is the id of an index, such as
     /// `newest.1f0c77aa`, or that id and the table of the entities, such as `newest.1f0c77aa@orders`. Typed queries return
     /// entries only [on request](crate::typed::TableQuery::with_index_entries).
     pub fn is_index_entry(&self) -> bool {
-        self.properties().index_name().is_some_and(|text| is_index_id(split_entry_id(text).0))
+        self.properties()
+            .index_name()
+            .is_some_and(|text| is_index_id(split_entry_id(text).0))
     }
 
     /// Returns the other table that holds index entries of this row's table, if this row names one.
@@ -61,9 +68,13 @@ impl Entity {
 /// Whether a text is the id of an index: a name, a dot and 8 hexadecimal digits.
 fn is_index_id(text: &str) -> bool {
     let is_fingerprint = |digits: &str| {
-        digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        digits.len() == 8
+            && digits
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
-    text.rsplit_once('.').is_some_and(|(name, digits)| !name.is_empty() && is_fingerprint(digits))
+    text.rsplit_once('.')
+        .is_some_and(|(name, digits)| !name.is_empty() && is_fingerprint(digits))
 }
 
 /// Returns the text of [`INDEX_NAME`] in the rows of an index. In the table of the entities that is the index id. A row in another
@@ -81,7 +92,9 @@ pub fn entry_id(index: &str, source: Option<&TableName>) -> String {
 pub fn split_entry_id(text: &str) -> (&str, Option<&str>) {
     // An id ends in 8 digits after a dot, and a table name has no dot: so a name of an index with an `@` is not taken apart.
     match text.rsplit_once('@') {
-        Some((id, source)) if !source.is_empty() && source.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+        Some((id, source))
+            if !source.is_empty() && source.bytes().all(|b| b.is_ascii_alphanumeric()) =>
+        {
             (id, Some(source))
         }
         _ => (text, None),
@@ -96,17 +109,29 @@ mod tests {
     fn the_text_of_an_entry_has_the_index_and_the_table_of_the_entity() {
         let orders = TableName::from_static("Orders");
         assert_eq!(entry_id("newest.1f0c77aa", None), "newest.1f0c77aa");
-        assert_eq!(entry_id("newest.1f0c77aa", Some(&orders)), "newest.1f0c77aa@orders");
+        assert_eq!(
+            entry_id("newest.1f0c77aa", Some(&orders)),
+            "newest.1f0c77aa@orders"
+        );
         for (text, id, source) in [
             ("newest.1f0c77aa", "newest.1f0c77aa", None),
             ("newest.1f0c77aa@orders", "newest.1f0c77aa", Some("orders")),
             ("a.12345678@b.12345678", "a.12345678@b.12345678", None),
-            ("a.12345678@b.12345678@orders", "a.12345678@b.12345678", Some("orders")),
+            (
+                "a.12345678@b.12345678@orders",
+                "a.12345678@b.12345678",
+                Some("orders"),
+            ),
             ("city@orders", "city", Some("orders")),
         ] {
             assert_eq!(split_entry_id(text), (id, source), "{text}");
         }
-        let row = |text: &str| Entity::new("p", "r").unwrap().with(INDEX_NAME, text).is_index_entry();
+        let row = |text: &str| {
+            Entity::new("p", "r")
+                .unwrap()
+                .with(INDEX_NAME, text)
+                .is_index_entry()
+        };
         assert!(row("newest.1f0c77aa") && row("newest.1f0c77aa@orders"));
         assert!(!row("ann@example") && !row(".1f0c77aa") && !row("newest.1f0c77aa@"));
     }

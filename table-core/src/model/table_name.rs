@@ -73,7 +73,11 @@ const fn problem(name: &str) -> Option<&'static str> {
     if bytes[0].is_ascii_digit() {
         return Some("the first character must be a letter");
     }
-    if name.eq_ignore_ascii_case("tables") { Some("the name `tables` is reserved") } else { None }
+    if name.eq_ignore_ascii_case("tables") {
+        Some("the name `tables` is reserved")
+    } else {
+        None
+    }
 }
 
 impl FromStr for TableName {

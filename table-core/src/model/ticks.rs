@@ -32,7 +32,11 @@ impl Ticks {
 
     /// Creates ticks from their number, if it is between [`Ticks::MIN`] and [`Ticks::MAX`].
     pub const fn new(ticks: i64) -> Option<Self> {
-        if ticks < Self::MIN.0 || ticks > Self::MAX.0 { None } else { Some(Self(ticks)) }
+        if ticks < Self::MIN.0 || ticks > Self::MAX.0 {
+            None
+        } else {
+            Some(Self(ticks))
+        }
     }
 
     /// Returns the current time at the stored resolution.
@@ -46,7 +50,8 @@ impl Ticks {
     /// Fails if the year is not 1 to 9999. ([`From`] saturates instead.)
     pub fn checked(time: DateTime<Utc>) -> Result<Self, ValueError> {
         let fits = (1..=9999).contains(&time.year());
-        fits.then(|| Self::from(time)).ok_or_else(|| ValueError::new("a year from 1 to 9999", time))
+        fits.then(|| Self::from(time))
+            .ok_or_else(|| ValueError::new("a year from 1 to 9999", time))
     }
 
     /// Returns the number of ticks.
@@ -68,7 +73,11 @@ impl Ticks {
 
     /// Reverses [`Ticks::inverted`].
     pub const fn from_inverted(inverted: i64) -> Option<Self> {
-        if inverted < 0 || inverted > Self::MAX.0 { None } else { Some(Self(Self::MAX.0 - inverted)) }
+        if inverted < 0 || inverted > Self::MAX.0 {
+            None
+        } else {
+            Some(Self(Self::MAX.0 - inverted))
+        }
     }
 
     /// Returns the time without a time zone, for data recorded in local time.
@@ -106,8 +115,14 @@ impl std::ops::Add<TimeDelta> for Ticks {
     type Output = Self;
 
     fn add(self, delta: TimeDelta) -> Self {
-        let edge = if delta < TimeDelta::zero() { Self::MIN } else { Self::MAX };
-        self.to_datetime().checked_add_signed(delta).map_or(edge, Self::from)
+        let edge = if delta < TimeDelta::zero() {
+            Self::MIN
+        } else {
+            Self::MAX
+        };
+        self.to_datetime()
+            .checked_add_signed(delta)
+            .map_or(edge, Self::from)
     }
 }
 
@@ -168,9 +183,14 @@ impl FromStr for Ticks {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse_utc(text.as_bytes()).or_else(|| parse_with_offset(text)).ok_or_else(|| {
-            Error::invalid_value("DateTime", format!("{text:?} is not a time such as 2013-01-01T05:15:00Z"))
-        })
+        parse_utc(text.as_bytes())
+            .or_else(|| parse_with_offset(text))
+            .ok_or_else(|| {
+                Error::invalid_value(
+                    "DateTime",
+                    format!("{text:?} is not a time such as 2013-01-01T05:15:00Z"),
+                )
+            })
     }
 }
 
@@ -194,7 +214,9 @@ fn parse_utc(text: &[u8]) -> Option<Ticks> {
 
 fn parse_with_offset(text: &str) -> Option<Ticks> {
     let time = DateTime::parse_from_rfc3339(text).ok()?.with_timezone(&Utc);
-    (DateTime::from(Ticks::MIN)..=DateTime::from(Ticks::MAX)).contains(&time).then(|| Ticks::from(time))
+    (DateTime::from(Ticks::MIN)..=DateTime::from(Ticks::MAX))
+        .contains(&time)
+        .then(|| Ticks::from(time))
 }
 
 /// Converts decimals to ticks.
@@ -202,12 +224,16 @@ fn fraction(digits: &[u8]) -> Option<i64> {
     // A tick is the seventh decimal. Further decimals are dropped.
     let kept = digits.len().min(7);
     let valid = !digits.is_empty() && digits[kept..].iter().all(u8::is_ascii_digit);
-    number(&digits[..kept]).filter(|_| valid).map(|n| n * 10_i64.pow(7 - kept as u32))
+    number(&digits[..kept])
+        .filter(|_| valid)
+        .map(|n| n * 10_i64.pow(7 - kept as u32))
 }
 
 /// Parses decimal digits. The callers pass at most 7 digits, so the number cannot overflow.
 fn number(digits: &[u8]) -> Option<i64> {
-    digits.iter().try_fold(0, |n, d| d.is_ascii_digit().then(|| n * 10 + i64::from(d - b'0')))
+    digits.iter().try_fold(0, |n, d| {
+        d.is_ascii_digit().then(|| n * 10 + i64::from(d - b'0'))
+    })
 }
 
 /// Fills `out` with the last decimal digits of a number.
@@ -234,7 +260,11 @@ const fn civil(days: i64) -> (i64, i64, i64) {
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (month, carry) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
     (era * 400 + year + carry, month, day)
 }
 
@@ -263,14 +293,21 @@ mod tests {
     fn first_and_last_days_of_the_calendar() {
         assert_eq!(Ticks::MIN.to_string(), "0001-01-01T00:00:00.0000000Z");
         assert_eq!("0001-01-01T00:00:00Z".parse::<Ticks>().unwrap(), Ticks::MIN);
-        assert_eq!("9999-12-31T23:59:59.9999999999Z".parse::<Ticks>().unwrap(), Ticks::MAX);
+        assert_eq!(
+            "9999-12-31T23:59:59.9999999999Z".parse::<Ticks>().unwrap(),
+            Ticks::MAX
+        );
     }
 
     #[test]
     fn invalid_times_are_refused() {
-        for text in
-            ["", "2013-02-29T00:00:00Z", "2013-01-01", "2013-01-01T24:00:00Z", "2013-01-01T00:00:00.Z"]
-        {
+        for text in [
+            "",
+            "2013-02-29T00:00:00Z",
+            "2013-01-01",
+            "2013-01-01T24:00:00Z",
+            "2013-01-01T00:00:00.Z",
+        ] {
             assert!(text.parse::<Ticks>().is_err(), "{text}");
         }
     }

@@ -65,7 +65,11 @@ impl EdmType {
     /// Returns the type with this number.
     #[inline]
     pub(crate) const fn from_tag(tag: u8) -> Option<Self> {
-        if (tag as usize) < Self::ALL.len() { Some(Self::ALL[tag as usize]) } else { None }
+        if (tag as usize) < Self::ALL.len() {
+            Some(Self::ALL[tag as usize])
+        } else {
+            None
+        }
     }
 
     /// Returns the bytes of a packed value; `None` for text and bytes, which have a length prefix.
@@ -236,7 +240,10 @@ struct Mismatch {
 impl ValueError {
     /// Creates an error from the expectation and the value found instead.
     pub fn new(expected: impl Into<Cow<'static, str>>, found: impl fmt::Display) -> Self {
-        Self(Box::new(Mismatch { expected: expected.into(), found: found.to_string() }))
+        Self(Box::new(Mismatch {
+            expected: expected.into(),
+            found: found.to_string(),
+        }))
     }
 
     /// Returns the expectation.

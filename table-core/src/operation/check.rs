@@ -2,7 +2,9 @@ use std::collections::HashSet;
 
 use crate::error::{Error, LimitKind, Result};
 use crate::limits;
-use crate::model::{EdmType, Entity, Key, PackedProperty, PartitionKey, Properties, PropertyRef, ValueRef};
+use crate::model::{
+    EdmType, Entity, Key, PackedProperty, PartitionKey, Properties, PropertyRef, ValueRef,
+};
 use crate::operation::{GroupTransaction, Operation};
 use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query, identifier_problem};
@@ -25,7 +27,9 @@ fn check_with<'a>(
     if let Some(version) = operation.if_match() {
         version.check_form(operation.key())?;
     }
-    let Some(entity) = operation.entity() else { return Ok(()) };
+    let Some(entity) = operation.entity() else {
+        return Ok(());
+    };
     let (mut count, mut are_known, mut are_ordinary) = (0, true, true);
     for (place, property) in entity.properties().packed_properties().enumerate() {
         let name = names.check(profile, place, &property);
@@ -45,7 +49,9 @@ fn check_with<'a>(
 
 /// Refuses an entity that has a property name twice: which of the values counts would depend on the reader.
 fn check_distinct(entity: &Entity) -> Result<()> {
-    let Some(name) = entity.properties().repeated_name() else { return Ok(()) };
+    let Some(name) = entity.properties().repeated_name() else {
+        return Ok(());
+    };
     let key = entity.key();
     Err(Error::invalid_request(format!(
         "the property '{name}' of {key} occurs twice, and an entity has each property once: remove one of the values"
@@ -83,7 +89,11 @@ impl<'a> CheckedNames<'a> {
     ) -> CheckedName {
         let prefix = property.prefix();
         if self.names.get(place) == Some(&prefix) {
-            return if place < self.distinct { CheckedName::Known } else { CheckedName::Ordinary };
+            return if place < self.distinct {
+                CheckedName::Known
+            } else {
+                CheckedName::Ordinary
+            };
         }
         if !is_ordinary_name(profile, property) {
             return CheckedName::Unusual;
@@ -107,13 +117,19 @@ impl<'a> CheckedNames<'a> {
 }
 
 /// Refuses an entity with too many properties or bytes. Counts them only if the upper bounds exceed the limits.
-pub(crate) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
+pub(crate) fn check_size(
+    profile: &ServiceProfile,
+    key: &Key,
+    properties: &Properties,
+) -> Result<()> {
     let bound = Tally::upper_bound(key, Some(properties));
     if bound.count <= profile.custom_properties && bound.bytes <= profile.entity_bytes {
         return Ok(());
     }
     let mut tally = Tally::of(key);
-    properties.packed_properties().for_each(|property| tally.add(&property));
+    properties
+        .packed_properties()
+        .for_each(|property| tally.add(&property));
     let Tally { count, bytes, .. } = tally;
     if count > profile.custom_properties {
         return Err(Error::limit_of_kind(
@@ -150,11 +166,20 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
             group.len(),
         ));
     }
-    let (mut seen, mut names) = (HashSet::new(), CheckedNames { is_group: true, ..CheckedNames::default() });
+    let (mut seen, mut names) = (
+        HashSet::new(),
+        CheckedNames {
+            is_group: true,
+            ..CheckedNames::default()
+        },
+    );
     for (index, operation) in group.operations().iter().enumerate() {
         // `push` has checked these rules; only an adapter that changed operations can have broken them.
-        let member =
-            if group.is_unchanged() { Ok(()) } else { check_member(group.partition(), operation, &mut seen) };
+        let member = if group.is_unchanged() {
+            Ok(())
+        } else {
+            check_member(group.partition(), operation, &mut seen)
+        };
         member
             .and_then(|()| check_with(profile, operation, &mut names))
             .map_err(|e| Error::in_transaction(index, e))?;
@@ -178,7 +203,9 @@ fn check_member<'a>(
 ) -> Result<()> {
     let key = operation.key();
     if key.partition() != partition.as_str() {
-        return Err(Error::invalid_request(format!("{key} is not in the partition '{partition}'")));
+        return Err(Error::invalid_request(format!(
+            "{key} is not in the partition '{partition}'"
+        )));
     }
     if !seen.insert(key) {
         return Err(Error::invalid_request(format!("{key} occurs twice")));
@@ -194,14 +221,19 @@ pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
     if query.top == Some(0) {
         return Err(Error::invalid_request("top must be at least 1"));
     }
-    let Some(filter) = &query.filter else { return Ok(()) };
+    let Some(filter) = &query.filter else {
+        return Ok(());
+    };
     filter.check_size()?;
     filter.check_names()?;
     let comparisons = filter.comparisons();
     match profile.filter_comparisons {
-        Some(allowed) if comparisons > allowed => {
-            Err(Error::limit_of_kind(LimitKind::FilterSize, "comparisons in a filter", allowed, comparisons))
-        }
+        Some(allowed) if comparisons > allowed => Err(Error::limit_of_kind(
+            LimitKind::FilterSize,
+            "comparisons in a filter",
+            allowed,
+            comparisons,
+        )),
         _ => Ok(()),
     }
 }
@@ -219,22 +251,31 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
         }
     }
     match profile.row_key_bytes {
-        Some(allowed) if key.row().len() > allowed => {
-            Err(Error::limit_of_kind(LimitKind::KeyLength, "bytes in the RowKey", allowed, key.row().len()))
-        }
+        Some(allowed) if key.row().len() > allowed => Err(Error::limit_of_kind(
+            LimitKind::KeyLength,
+            "bytes in the RowKey",
+            allowed,
+            key.row().len(),
+        )),
         _ => Ok(()),
     }
 }
 
 /// Checks a property. A fast check accepts most properties.
 #[inline]
-fn check_packed(profile: &ServiceProfile, property: &PackedProperty<'_>, ordinary_name: bool) -> Result<()> {
+fn check_packed(
+    profile: &ServiceProfile,
+    property: &PackedProperty<'_>,
+    ordinary_name: bool,
+) -> Result<()> {
     if ordinary_name && is_ordinary_value(profile, property) {
         return Ok(());
     }
     // The slow check decides, and names what is wrong. Bytes that cannot be parsed do not occur: `Properties` is
     // valid by construction.
-    property.parse().map_or(Ok(()), |property| check_property(profile, &property))
+    property
+        .parse()
+        .map_or(Ok(()), |property| check_property(profile, &property))
 }
 
 /// The bytes of ASCII identifiers. A table is several times faster than comparisons of each byte.
@@ -251,7 +292,9 @@ const IDENTIFIER: [bool; 256] = {
 #[inline]
 fn is_ordinary_name(profile: &ServiceProfile, property: &PackedProperty<'_>) -> bool {
     let name = property.name;
-    let identifier = name.iter().fold(true, |all, byte| all & IDENTIFIER[usize::from(*byte)]);
+    let identifier = name
+        .iter()
+        .fold(true, |all, byte| all & IDENTIFIER[usize::from(*byte)]);
     identifier
         && name.first().is_some_and(|first| !first.is_ascii_digit())
         && name.len() <= limits::PROPERTY_NAME_CHARS
@@ -300,7 +343,12 @@ fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Resul
 const SYSTEM_PROPERTIES: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
 
 fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
-    let reserved = || profile.reserved_properties.contains(&name).then_some("the service reserves it");
+    let reserved = || {
+        profile
+            .reserved_properties
+            .contains(&name)
+            .then_some("the service reserves it")
+    };
     if SYSTEM_PROPERTIES.contains(&name) {
         return Some("the key or the store sets it; it cannot be a property");
     }
@@ -323,9 +371,10 @@ fn check_value(profile: &ServiceProfile, name: &str, value: ValueRef<'_>) -> Res
         ValueRef::String(v) if utf16(v) > limits::STRING_UNITS => {
             too_long("UTF-16 units", limits::STRING_UNITS, utf16(v))
         }
-        ValueRef::DateTime(v) if v.get() < profile.datetime_min => {
-            Err(Error::invalid_value(name, format!("{v} is before 1601-01-01, the earliest DateTime")))
-        }
+        ValueRef::DateTime(v) if v.get() < profile.datetime_min => Err(Error::invalid_value(
+            name,
+            format!("{v} is before 1601-01-01, the earliest DateTime"),
+        )),
         _ => Ok(()),
     }
 }
@@ -339,7 +388,9 @@ fn check_value(profile: &ServiceProfile, name: &str, value: ValueRef<'_>) -> Res
 /// <https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage>
 pub fn entity_size(key: &Key, properties: &Properties) -> usize {
     let mut tally = Tally::of(key);
-    properties.packed_properties().for_each(|property| tally.add(&property));
+    properties
+        .packed_properties()
+        .for_each(|property| tally.add(&property));
     tally.bytes
 }
 
@@ -369,7 +420,11 @@ impl Tally {
         let packed = properties.map_or(0, |properties| properties.as_packed().len());
         let properties = MAX_PER_PACKED_BYTE * packed;
         let (bytes, payload) = (4 + 2 * keys + properties, keys + properties);
-        Self { count: packed / MIN_PACKED, bytes, payload }
+        Self {
+            count: packed / MIN_PACKED,
+            bytes,
+            payload,
+        }
     }
 
     /// Like [`upper_bound`](Self::upper_bound), for an operation.
@@ -382,7 +437,11 @@ impl Tally {
     pub(super) fn of(key: &Key) -> Self {
         let (partition, row) = (key.partition(), key.row());
         let bytes = 4 + 2 * (utf16(partition) + utf16(row));
-        Self { count: 0, bytes, payload: partition.len() + row.len() }
+        Self {
+            count: 0,
+            bytes,
+            payload: partition.len() + row.len(),
+        }
     }
 
     /// Returns the sizes of an operation's entity, or of the key that it deletes.
@@ -407,7 +466,9 @@ impl Tally {
             EdmType::Binary => (4 + value.len(), value.len().div_ceil(3) * 4),
             EdmType::Guid => (value.len(), 36),
             EdmType::DateTime => (value.len(), 20),
-            EdmType::Boolean | EdmType::Double | EdmType::Int32 | EdmType::Int64 => (value.len(), 1),
+            EdmType::Boolean | EdmType::Double | EdmType::Int32 | EdmType::Int64 => {
+                (value.len(), 1)
+            }
         };
         self.count += 1;
         self.bytes += 8 + 2 * units(property.name) + size;
@@ -420,8 +481,13 @@ impl Tally {
 pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
     let mut one = Properties::new();
     one.push(name, value, false);
-    let mut tally = Tally { count: 0, bytes: 0, payload: 0 };
-    one.packed_properties().for_each(|property| tally.add(&property));
+    let mut tally = Tally {
+        count: 0,
+        bytes: 0,
+        payload: 0,
+    };
+    one.packed_properties()
+        .for_each(|property| tally.add(&property));
     tally.bytes
 }
 
@@ -437,7 +503,9 @@ fn units(text: &[u8]) -> usize {
     if text.is_ascii() {
         return text.len();
     }
-    text.iter().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0)).sum()
+    text.iter()
+        .map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0))
+        .sum()
 }
 
 /// Returns a lower bound of an operation's bytes in a group transaction, for every JSON style: method, keys
@@ -476,7 +544,9 @@ mod tests {
         let profile = ServiceProfile::LOCAL;
         let entity = |row: &str, names: &[&str]| {
             let mut properties = Properties::new();
-            names.iter().for_each(|name| properties.push(name, ValueRef::Int32(1), false));
+            names
+                .iter()
+                .for_each(|name| properties.push(name, ValueRef::Int32(1), false));
             Operation::Insert(Entity::from_parts(Key::new("p", row).unwrap(), properties))
         };
         let wrong = [
@@ -493,10 +563,17 @@ mod tests {
                 group.push(entity(&n.to_string(), names)).unwrap();
             }
             let error = check_group(&profile, &group).unwrap_err();
-            assert_eq!(error.failed_index(), Some(entities.len() - 1), "{entities:?}: {error}");
+            assert_eq!(
+                error.failed_index(),
+                Some(entities.len() - 1),
+                "{entities:?}: {error}"
+            );
         }
         let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), &profile);
-        for (n, names) in [vec!["A", "B"], vec!["A", "B", "C"], vec!["B", "A"], vec![]].iter().enumerate() {
+        for (n, names) in [vec!["A", "B"], vec!["A", "B", "C"], vec!["B", "A"], vec![]]
+            .iter()
+            .enumerate()
+        {
             group.push(entity(&n.to_string(), names)).unwrap();
         }
         check_group(&profile, &group).unwrap();
@@ -504,7 +581,11 @@ mod tests {
 
     #[test]
     fn upper_bounds_hold_for_every_type() {
-        let (letters, umlauts, wide) = ("x".repeat(300), "\u{fc}".repeat(300), "\u{1F600}".repeat(300));
+        let (letters, umlauts, wide) = (
+            "x".repeat(300),
+            "\u{fc}".repeat(300),
+            "\u{1F600}".repeat(300),
+        );
         let texts = ["", "x", &letters, &umlauts, &wide];
         let mut values = vec![
             ValueRef::Boolean(true),
@@ -516,14 +597,19 @@ mod tests {
         ];
         values.extend(texts.map(ValueRef::String));
         values.extend(texts.map(|text| ValueRef::Binary(text.as_bytes())));
-        for key in texts.map(|text| Key::new(text, text).unwrap_or_else(|_| Key::new("p", "r").unwrap())) {
+        for key in
+            texts.map(|text| Key::new(text, text).unwrap_or_else(|_| Key::new("p", "r").unwrap()))
+        {
             for value in &values {
                 for name in texts {
                     let mut properties = Properties::new();
                     properties.push(name, *value, false);
                     let entity = Entity::from_parts(key.clone(), properties);
                     let operation = Operation::Insert(entity);
-                    let (bound, exact) = (Tally::upper_bound_of(&operation), Tally::of_operation(&operation));
+                    let (bound, exact) = (
+                        Tally::upper_bound_of(&operation),
+                        Tally::of_operation(&operation),
+                    );
                     let fits = exact.count <= bound.count
                         && exact.bytes <= bound.bytes
                         && exact.payload <= bound.payload;

@@ -84,7 +84,9 @@ impl GroupTransaction {
                 self.max_operations + 1,
             ));
         }
-        let payload_bound = self.payload_bound.saturating_add(Tally::upper_bound_of(&operation).payload);
+        let payload_bound = self
+            .payload_bound
+            .saturating_add(Tally::upper_bound_of(&operation).payload);
         // Near the limit the bound is too rough. The operations up to here are counted once, and their sum is kept.
         if payload_bound > self.max_bytes {
             self.counted = (self.operations.len(), self.payload());
@@ -107,7 +109,11 @@ impl GroupTransaction {
     /// Returns the payload of all operations in bytes.
     fn payload(&self) -> usize {
         let (counted, bytes) = self.counted;
-        bytes + self.operations[counted..].iter().map(min_payload).sum::<usize>()
+        bytes
+            + self.operations[counted..]
+                .iter()
+                .map(min_payload)
+                .sum::<usize>()
     }
 
     /// Checks that the payload has at most `max` bytes; otherwise returns its bytes as the error.
@@ -120,14 +126,19 @@ impl GroupTransaction {
     }
 
     fn contains(&self, key: &Key) -> bool {
-        self.operations.iter().any(|operation| operation.key() == key)
+        self.operations
+            .iter()
+            .any(|operation| operation.key() == key)
     }
 
     /// Whether the group stays within the limits of operations and bytes if this operation is added.
     pub fn fits(&self, operation: &Operation) -> bool {
         let fits = || {
-            let payload_bound = self.payload_bound.saturating_add(Tally::upper_bound_of(operation).payload);
-            payload_bound <= self.max_bytes || self.payload() + min_payload(operation) <= self.max_bytes
+            let payload_bound = self
+                .payload_bound
+                .saturating_add(Tally::upper_bound_of(operation).payload);
+            payload_bound <= self.max_bytes
+                || self.payload() + min_payload(operation) <= self.max_bytes
         };
         self.operations.len() < self.max_operations && fits()
     }

@@ -82,7 +82,9 @@ impl Operation {
 }
 
 /// The kind of a request, for meters, guards and traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are those of the operations")]
@@ -177,13 +179,30 @@ pub struct BulkOutcome {
 
 impl BulkOutcome {
     /// Creates the outcome of an operation that a request wrote, or tried to write.
-    pub const fn of_request(table: TableName, key: Key, request: u64, result: Result<Written>) -> Self {
-        Self { table, key, request: Some(request), result, pending: false }
+    pub const fn of_request(
+        table: TableName,
+        key: Key,
+        request: u64,
+        result: Result<Written>,
+    ) -> Self {
+        Self {
+            table,
+            key,
+            request: Some(request),
+            result,
+            pending: false,
+        }
     }
 
     /// Creates the outcome of an operation that was refused before a request was sent.
     pub const fn refused(table: TableName, key: Key, error: Error) -> Self {
-        Self { table, key, request: None, result: Err(error), pending: false }
+        Self {
+            table,
+            key,
+            request: None,
+            result: Err(error),
+            pending: false,
+        }
     }
 
     /// Sets whether index entries of the entity are pending.
@@ -230,7 +249,9 @@ impl BulkSummary {
     /// Counts one outcome.
     pub fn add(&mut self, outcome: BulkOutcome) {
         // Outcomes arrive in any order, several of one request. Requests are numbered without gaps.
-        self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));
+        self.requests = self
+            .requests
+            .max(outcome.request.map_or(0, |request| request + 1));
         match outcome.result.as_ref().map_err(Error::outcome) {
             Ok(_) | Err(Outcome::Applied) => self.written += 1,
             Err(Outcome::NotApplied) => self.failed += 1,
@@ -261,7 +282,12 @@ impl BulkSummary {
     /// # Errors
     /// Returns the first failure that was reported.
     pub fn into_result(self) -> Result<u64> {
-        match self.failures.into_iter().next().map(|failure| failure.result) {
+        match self
+            .failures
+            .into_iter()
+            .next()
+            .map(|failure| failure.result)
+        {
             Some(Err(error)) => Err(error),
             _ => Ok(self.written),
         }

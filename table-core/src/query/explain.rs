@@ -73,7 +73,15 @@ impl fmt::Display for Explanation {
         }
         write!(f, "\n{} comparisons", self.comparisons)?;
         if let Some(limit) = self.limit {
-            write!(f, " of {limit}{}", if self.is_within_limit() { "" } else { ": too many, refused" })?;
+            write!(
+                f,
+                " of {limit}{}",
+                if self.is_within_limit() {
+                    ""
+                } else {
+                    ": too many, refused"
+                }
+            )?;
         }
         match &self.plan {
             Some(plan) => write!(f, "\ncheaper: {plan}"),
@@ -103,9 +111,11 @@ fn keys_by_and(filter: &Filter) -> KeyBounds {
     match filter.node() {
         _ if !filter.is_bounded() => KeyBounds::ALL,
         FilterNode::And(a, b) => keys_by_and(a).intersect(keys_by_and(b)),
-        FilterNode::Compare { property, comparison, value } => {
-            KeyBounds::of_comparison(property, *comparison, value, false)
-        }
+        FilterNode::Compare {
+            property,
+            comparison,
+            value,
+        } => KeyBounds::of_comparison(property, *comparison, value, false),
         // The design guide says of `or` that the service does not treat it as a range of keys
         // (<https://learn.microsoft.com/azure/storage/tables/table-storage-design-for-query>). It does not mention
         // `not`: assumed.

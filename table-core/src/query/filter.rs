@@ -39,9 +39,16 @@ impl Comparison {
     /// Returns the operator with this keyword, which is case-sensitive.
     pub(crate) fn from_keyword(keyword: &str) -> Option<Self> {
         use Comparison::*;
-        [Equal, NotEqual, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
-            .into_iter()
-            .find(|c| c.keyword() == keyword)
+        [
+            Equal,
+            NotEqual,
+            GreaterThan,
+            GreaterThanOrEqual,
+            LessThan,
+            LessThanOrEqual,
+        ]
+        .into_iter()
+        .find(|c| c.keyword() == keyword)
     }
 
     /// Returns the operator for exchanged sides.
@@ -171,8 +178,16 @@ impl Filter {
 
     /// Creates a comparison with an operator value.
     pub fn compare(property: &str, comparison: Comparison, value: impl Into<EdmValue>) -> Self {
-        let node = FilterNode::Compare { property: property.into(), comparison, value: value.into() };
-        Self { node: Arc::new(node), comparisons: 1, nesting: 0 }
+        let node = FilterNode::Compare {
+            property: property.into(),
+            comparison,
+            value: value.into(),
+        };
+        Self {
+            node: Arc::new(node),
+            comparisons: 1,
+            nesting: 0,
+        }
     }
 
     /// Returns the structure of the filter.
@@ -221,7 +236,11 @@ impl Filter {
         let nesting = |filter: &Self, grouped| filter.nesting.saturating_add(u32::from(grouped));
         let nesting = nesting(&left, left_grouped).max(nesting(&right, right_grouped));
         let comparisons = left.comparisons.saturating_add(right.comparisons);
-        Self { node: Arc::new(node(left, right)), comparisons, nesting }
+        Self {
+            node: Arc::new(node(left, right)),
+            comparisons,
+            nesting,
+        }
     }
 
     pub(super) fn is_and(&self) -> bool {
@@ -284,7 +303,11 @@ impl Filter {
         let mut result = Ok(());
         self.for_each_property(&mut |name| {
             if let (Ok(()), Some(reason)) = (&result, name_problem(name)) {
-                result = Err(Error::invalid_name("property name in a filter", name, reason));
+                result = Err(Error::invalid_name(
+                    "property name in a filter",
+                    name,
+                    reason,
+                ));
             }
         });
         result
@@ -308,7 +331,11 @@ impl std::ops::Not for Filter {
 
     fn not(self) -> Self {
         let (comparisons, nesting) = (self.comparisons, self.nesting.saturating_add(1));
-        Self { node: Arc::new(FilterNode::Not(self)), comparisons, nesting }
+        Self {
+            node: Arc::new(FilterNode::Not(self)),
+            comparisons,
+            nesting,
+        }
     }
 }
 
@@ -324,11 +351,21 @@ impl PartialEq for Filter {
         let mut pending = vec![(self, other)];
         while let Some((a, b)) = pending.pop() {
             match (a.node(), b.node()) {
-                (And(a1, a2), And(b1, b2)) | (Or(a1, a2), Or(b1, b2)) => pending.extend([(a2, b2), (a1, b1)]),
+                (And(a1, a2), And(b1, b2)) | (Or(a1, a2), Or(b1, b2)) => {
+                    pending.extend([(a2, b2), (a1, b1)])
+                }
                 (Not(a), Not(b)) => pending.push((a, b)),
                 (
-                    Compare { property, comparison, value },
-                    Compare { property: property2, comparison: comparison2, value: value2 },
+                    Compare {
+                        property,
+                        comparison,
+                        value,
+                    },
+                    Compare {
+                        property: property2,
+                        comparison: comparison2,
+                        value: value2,
+                    },
                 ) if (property, comparison, value) == (property2, comparison2, value2) => {}
                 _ => return false,
             }
@@ -340,7 +377,11 @@ impl PartialEq for Filter {
 /// Shows the structure, or only the size if the filter is too large for recursion.
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_bounded() { self.node().fmt(f) } else { write!(f, "Filter({self})") }
+        if self.is_bounded() {
+            self.node().fmt(f)
+        } else {
+            write!(f, "Filter({self})")
+        }
     }
 }
 
@@ -369,7 +410,11 @@ impl Filter {
     fn take(&mut self) -> Arc<FilterNode> {
         static NOTHING: LazyLock<Arc<FilterNode>> = LazyLock::new(|| {
             let (property, comparison) = (Box::default(), Comparison::Equal);
-            Arc::new(FilterNode::Compare { property, comparison, value: EdmValue::Boolean(false) })
+            Arc::new(FilterNode::Compare {
+                property,
+                comparison,
+                value: EdmValue::Boolean(false),
+            })
         });
         // The emptied filter is within the limits, so that dropping it does not come back here.
         (self.comparisons, self.nesting) = (1, 0);
@@ -426,19 +471,37 @@ impl Filter {
     }
 
     /// Like [`matches`](Self::matches), on the parts of an entity. Allocates nothing.
-    pub fn matches_parts(&self, key: &Key, timestamp: Option<Ticks>, properties: &Properties) -> bool {
+    pub fn matches_parts(
+        &self,
+        key: &Key,
+        timestamp: Option<Ticks>,
+        properties: &Properties,
+    ) -> bool {
         let (partition, row) = (key.partition(), key.row());
-        self.holds(&RowRef { partition, row, timestamp, packed: properties.as_packed() })
+        self.holds(&RowRef {
+            partition,
+            row,
+            timestamp,
+            packed: properties.as_packed(),
+        })
     }
 
     /// Like [`matches`](Self::matches), on a stored row.
     pub(crate) fn holds(&self, row: &RowRef<'_>) -> bool {
-        if self.is_bounded() { self.holds_recursively(row) } else { self.holds_iteratively(row) }
+        if self.is_bounded() {
+            self.holds_recursively(row)
+        } else {
+            self.holds_iteratively(row)
+        }
     }
 
     fn holds_recursively(&self, row: &RowRef<'_>) -> bool {
         match self.node() {
-            FilterNode::Compare { property, comparison, value } => row.compares(property, *comparison, value),
+            FilterNode::Compare {
+                property,
+                comparison,
+                value,
+            } => row.compares(property, *comparison, value),
             FilterNode::And(a, b) => a.holds_recursively(row) && b.holds_recursively(row),
             FilterNode::Or(a, b) => a.holds_recursively(row) || b.holds_recursively(row),
             FilterNode::Not(inner) => !inner.holds_recursively(row),
@@ -463,11 +526,19 @@ impl Filter {
                 continue;
             };
             match filter.node() {
-                FilterNode::Compare { property, comparison, value } => {
+                FilterNode::Compare {
+                    property,
+                    comparison,
+                    value,
+                } => {
                     results.push(row.compares(property, *comparison, value));
                 }
-                FilterNode::And(a, b) => steps.extend([Step::And, Step::Evaluate(b), Step::Evaluate(a)]),
-                FilterNode::Or(a, b) => steps.extend([Step::Or, Step::Evaluate(b), Step::Evaluate(a)]),
+                FilterNode::And(a, b) => {
+                    steps.extend([Step::And, Step::Evaluate(b), Step::Evaluate(a)])
+                }
+                FilterNode::Or(a, b) => {
+                    steps.extend([Step::Or, Step::Evaluate(b), Step::Evaluate(a)])
+                }
                 FilterNode::Not(inner) => steps.extend([Step::Not, Step::Evaluate(inner)]),
             }
         }
@@ -496,7 +567,8 @@ impl<'a> RowRef<'a> {
     fn compares(&self, property: &str, comparison: Comparison, value: &EdmValue) -> bool {
         // A missing property fails every operator, also `ne`. A property of another type is different: `order`
         // returns `None`, for which `ne` holds.
-        self.get(property).is_some_and(|found| comparison.holds(order(found, value.as_ref())))
+        self.get(property)
+            .is_some_and(|found| comparison.holds(order(found, value.as_ref())))
     }
 
     fn get(&self, name: &str) -> Option<ValueRef<'a>> {
@@ -541,10 +613,18 @@ fn order(property: ValueRef<'_>, literal: ValueRef<'_>) -> Option<Ordering> {
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.is_bounded() {
-            return write!(f, "<{} comparisons: too many or nested too deeply>", self.comparisons());
+            return write!(
+                f,
+                "<{} comparisons: too many or nested too deeply>",
+                self.comparisons()
+            );
         }
         match self.node() {
-            FilterNode::Compare { property, comparison, value } => {
+            FilterNode::Compare {
+                property,
+                comparison,
+                value,
+            } => {
                 write!(f, "{property} {comparison} {}", Literal(value.as_ref()))
             }
             FilterNode::And(a, b) => {
@@ -567,7 +647,11 @@ impl fmt::Display for Filter {
 
 /// Prints an operand, in parentheses if its grouping needs them.
 fn write_grouped(f: &mut fmt::Formatter<'_>, filter: &Filter, parentheses: bool) -> fmt::Result {
-    if parentheses { write!(f, "({filter})") } else { write!(f, "{filter}") }
+    if parentheses {
+        write!(f, "({filter})")
+    } else {
+        write!(f, "{filter}")
+    }
 }
 
 /// Prints a value as a literal of its own type.

@@ -21,7 +21,10 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// Converts the items.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(f).collect(), continuation: self.continuation }
+        Page {
+            items: self.items.into_iter().map(f).collect(),
+            continuation: self.continuation,
+        }
     }
 
     /// Converts the items, unless one conversion fails.
@@ -30,7 +33,10 @@ impl<T> Page<T> {
     /// Returns the first error of `f`.
     pub fn try_map<U>(self, f: impl FnMut(T) -> Result<U>) -> Result<Page<U>> {
         let items = self.items.into_iter().map(f).collect::<Result<_>>()?;
-        Ok(Page { items, continuation: self.continuation })
+        Ok(Page {
+            items,
+            continuation: self.continuation,
+        })
     }
 }
 
@@ -60,7 +66,10 @@ impl<T> ReadablePage<T> {
 
 impl<T> From<Page<T>> for ReadablePage<T> {
     fn from(page: Page<T>) -> Self {
-        Self { page, unreadable: Vec::new() }
+        Self {
+            page,
+            unreadable: Vec::new(),
+        }
     }
 }
 
@@ -99,20 +108,38 @@ pub struct Position {
 
 impl Continuation {
     /// Creates the continuation token of a query.
-    pub fn new(profile: &ServiceProfile, table: &TableName, query: &Query, position: Position) -> Self {
-        Self { query: fingerprint(&query_text(profile, table, query)), position, of_secondary: false }
+    pub fn new(
+        profile: &ServiceProfile,
+        table: &TableName,
+        query: &Query,
+        position: Position,
+    ) -> Self {
+        Self {
+            query: fingerprint(&query_text(profile, table, query)),
+            position,
+            of_secondary: false,
+        }
     }
 
     /// Creates the continuation token of a listing of tables.
     pub fn of_tables(prefix: Option<&str>, position: Position) -> Self {
-        Self { query: fingerprint(&tables_text(prefix)), position, of_secondary: false }
+        Self {
+            query: fingerprint(&tables_text(prefix)),
+            position,
+            of_secondary: false,
+        }
     }
 
     /// Returns the position, if the token belongs to this query.
     ///
     /// # Errors
     /// Fails if the token belongs to another query.
-    pub fn position(&self, profile: &ServiceProfile, table: &TableName, query: &Query) -> Result<&Position> {
+    pub fn position(
+        &self,
+        profile: &ServiceProfile,
+        table: &TableName,
+        query: &Query,
+    ) -> Result<&Position> {
         self.position_for(fingerprint(&query_text(profile, table, query)))
     }
 
@@ -138,14 +165,14 @@ impl Continuation {
     /// Returns the position, if the token belongs to the query or listing with this fingerprint.
     fn position_for(&self, query: u64) -> Result<&Position> {
         if self.of_secondary {
-            let reason =
-                "it belongs to the secondary copy of the data; use it with the store that returned it";
+            let reason = "it belongs to the secondary copy of the data; use it with the store that returned it";
             return Err(ErrorKind::InvalidContinuation(reason.to_owned()).into());
         }
         if self.query == query {
             return Ok(&self.position);
         }
-        let reason = "it belongs to another query; use it with the same table, filter and projection";
+        let reason =
+            "it belongs to another query; use it with the same table, filter and projection";
         Err(ErrorKind::InvalidContinuation(reason.to_owned()).into())
     }
 }
@@ -158,9 +185,20 @@ as_text! {
 /// Returns the text that identifies a query, for its fingerprint.
 fn query_text(profile: &ServiceProfile, table: &TableName, query: &Query) -> String {
     // The printed filter, not the text that was parsed: two spellings of one filter share tokens.
-    let filter = query.filter.as_ref().map(ToString::to_string).unwrap_or_default();
-    let select = query.select.as_ref().map(|s| s.names().collect::<Vec<_>>().join(","));
-    format!("{}\n{filter}\n{}", profile.table_identity(table), select.unwrap_or_else(|| "*".to_owned()))
+    let filter = query
+        .filter
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let select = query
+        .select
+        .as_ref()
+        .map(|s| s.names().collect::<Vec<_>>().join(","));
+    format!(
+        "{}\n{filter}\n{}",
+        profile.table_identity(table),
+        select.unwrap_or_else(|| "*".to_owned())
+    )
 }
 
 /// Returns the text that identifies a listing of tables, for its fingerprint.
@@ -172,7 +210,9 @@ fn tables_text(prefix: Option<&str>) -> String {
 /// FNV-1a, 64 bits, which is stable across builds and machines. <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn fingerprint(text: &str) -> u64 {
     // A fingerprint finds mistakes, such as a token of another filter. It is no signature: everyone can compute it.
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The version of the format of tokens.
@@ -203,8 +243,9 @@ impl FromStr for Continuation {
 
     fn from_str(text: &str) -> Result<Self> {
         decode(text).ok_or_else(|| {
-            let reason =
-                format!("{text:?} is not a continuation token; pass the text exactly as it was returned");
+            let reason = format!(
+                "{text:?} is not a continuation token; pass the text exactly as it was returned"
+            );
             ErrorKind::InvalidContinuation(reason).into()
         })
     }
@@ -225,7 +266,14 @@ fn decode(text: &str) -> Option<Continuation> {
         HAS_SECOND => Some(text(second)?),
         _ => return None,
     };
-    let position = Position { first: text(first)?, second };
+    let position = Position {
+        first: text(first)?,
+        second,
+    };
     let query = u64::from_be_bytes(*query);
-    (*version == VERSION).then_some(Continuation { query, position, of_secondary })
+    (*version == VERSION).then_some(Continuation {
+        query,
+        position,
+        of_secondary,
+    })
 }

@@ -73,7 +73,12 @@ impl FromStr for Filter {
 fn parse(text: &str) -> Result<Filter, Problem> {
     let mut lexer = Lexer::new(text);
     let next = lexer.next()?;
-    let mut parser = Parser { lexer, next, nesting: 0, comparisons: 0 };
+    let mut parser = Parser {
+        lexer,
+        next,
+        nesting: 0,
+        comparisons: 0,
+    };
     let filter = parser.filter()?;
     match parser.next.kind {
         TokenKind::End => Ok(filter),
@@ -118,10 +123,18 @@ impl<'a> Parser<'a> {
     fn unary(&mut self) -> Result<Filter, Problem> {
         if self.skip_word("not")? {
             // A `not` with its parentheses counts once, so that parsed text is not too deep after printing.
-            let inner = if self.next.kind == TokenKind::Open { Self::group } else { Self::unary };
+            let inner = if self.next.kind == TokenKind::Open {
+                Self::group
+            } else {
+                Self::unary
+            };
             return Ok(!self.nested(inner)?);
         }
-        if self.next.kind == TokenKind::Open { self.nested(Self::group) } else { self.comparison() }
+        if self.next.kind == TokenKind::Open {
+            self.nested(Self::group)
+        } else {
+            self.comparison()
+        }
     }
 
     fn group(&mut self) -> Result<Filter, Problem> {
@@ -140,7 +153,9 @@ impl<'a> Parser<'a> {
         inner: impl FnOnce(&mut Self) -> Result<Filter, Problem>,
     ) -> Result<Filter, Problem> {
         if self.nesting == MAX_NESTING {
-            return Err(self.problem(format!("more than {MAX_NESTING} nested parentheses and 'not'")));
+            return Err(self.problem(format!(
+                "more than {MAX_NESTING} nested parentheses and 'not'"
+            )));
         }
         self.nesting += 1;
         let filter = inner(self)?;
@@ -154,7 +169,9 @@ impl<'a> Parser<'a> {
             return Err(self.problem(format!("more than {MAX_COMPARISONS} comparisons")));
         }
         let left = self.operand("a property, a literal, 'not' or '('")?;
-        let Some(comparison) = self.operator() else { return self.without_operator(left) };
+        let Some(comparison) = self.operator() else {
+            return self.without_operator(left);
+        };
         self.advance()?;
         let right_at = self.next.at;
         match (left, self.operand("a property or a literal")?) {
@@ -165,9 +182,12 @@ impl<'a> Parser<'a> {
                 Ok(Filter::compare(name, comparison.mirrored(), value))
             }
             _ => {
-                let reason =
-                    "a comparison needs a property on one side and a literal on the other".to_owned();
-                Err(Problem { at: right_at, reason })
+                let reason = "a comparison needs a property on one side and a literal on the other"
+                    .to_owned();
+                Err(Problem {
+                    at: right_at,
+                    reason,
+                })
             }
         }
     }
@@ -207,7 +227,9 @@ impl<'a> Parser<'a> {
             TokenKind::Word("NaN") => Operand::Literal(EdmValue::Double(f64::NAN)),
             TokenKind::Word("INF") => Operand::Literal(EdmValue::Double(f64::INFINITY)),
             TokenKind::Word("null") => {
-                return Err(self.problem("there is no null: no comparison holds for a missing property"));
+                return Err(
+                    self.problem("there is no null: no comparison holds for a missing property")
+                );
             }
             TokenKind::Word(word) if !is_reserved(word) => Operand::Property(word),
             TokenKind::Quoted(text) => Operand::Literal(EdmValue::String(text.clone())),
@@ -241,7 +263,10 @@ impl<'a> Parser<'a> {
     }
 
     fn problem(&self, reason: impl Into<String>) -> Problem {
-        Problem { at: self.next.at, reason: reason.into() }
+        Problem {
+            at: self.next.at,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -302,14 +327,24 @@ impl<'a> Lexer<'a> {
     pub(super) fn next(&mut self) -> Result<Token<'a>, Problem> {
         self.take_while(|c| c.is_ascii_whitespace());
         let at = self.at;
-        let Some(first) = self.rest().chars().next() else { return Ok(Token { at, kind: TokenKind::End }) };
+        let Some(first) = self.rest().chars().next() else {
+            return Ok(Token {
+                at,
+                kind: TokenKind::End,
+            });
+        };
         let kind = match first {
             '(' => self.single(TokenKind::Open),
             ')' => self.single(TokenKind::Close),
             '\'' => TokenKind::Quoted(self.quoted()?),
             '-' | '.' | '0'..='9' => TokenKind::Number(self.number()),
             c if starts_name(c) => self.word()?,
-            c => return Err(Problem { at, reason: format!("unexpected character {c:?}") }),
+            c => {
+                return Err(Problem {
+                    at,
+                    reason: format!("unexpected character {c:?}"),
+                });
+            }
         };
         Ok(Token { at, kind })
     }
@@ -343,7 +378,8 @@ impl<'a> Lexer<'a> {
     fn number(&mut self) -> &'a str {
         let mut sign_allowed = true;
         self.take_while(|c| {
-            let belongs = c == '.' || c.is_ascii_alphanumeric() || (sign_allowed && matches!(c, '-' | '+'));
+            let belongs =
+                c == '.' || c.is_ascii_alphanumeric() || (sign_allowed && matches!(c, '-' | '+'));
             sign_allowed = matches!(c, 'e' | 'E');
             belongs
         })
@@ -386,24 +422,35 @@ pub(super) fn number(text: &str) -> Result<EdmValue, String> {
     }
     let value = integer(text, "Edm.Int32")?;
     let too_long = format!("{text} does not fit an Edm.Int32; write {text}L for an Edm.Int64");
-    i32::try_from(value).map(EdmValue::Int32).map_err(|_| too_long)
+    i32::try_from(value)
+        .map(EdmValue::Int32)
+        .map_err(|_| too_long)
 }
 
 fn integer(text: &str, edm_type: &str) -> Result<i64, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("'{text}' is not a number; write for example 1, 1L, 1.0 or 1e3"));
+        return Err(format!(
+            "'{text}' is not a number; write for example 1, 1L, 1.0 or 1e3"
+        ));
     }
-    text.parse().map_err(|_| format!("{text} does not fit an {edm_type}"))
+    text.parse()
+        .map_err(|_| format!("{text} does not fit an {edm_type}"))
 }
 
 fn double(text: &str) -> Result<f64, String> {
     // Rust parses more forms than the service writes, for example `inf`.
-    let plain = text.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
+    let plain = text
+        .bytes()
+        .all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
     match text.parse::<f64>() {
         Ok(value) if plain && value.is_finite() => Ok(value),
-        Ok(_) if plain => Err(format!("{text} does not fit an Edm.Double; write INF or -INF")),
-        _ => Err(format!("'{text}' is not a number; write for example 1.5 or 1.5e-3")),
+        Ok(_) if plain => Err(format!(
+            "{text} does not fit an Edm.Double; write INF or -INF"
+        )),
+        _ => Err(format!(
+            "'{text}' is not a number; write for example 1.5 or 1.5e-3"
+        )),
     }
 }
 
@@ -413,28 +460,40 @@ pub(super) fn typed(prefix: &str, text: &str) -> Result<EdmValue, String> {
         "datetime" => datetime(text).map(EdmValue::DateTime),
         "guid" => guid(text).map(EdmValue::Guid),
         "X" | "binary" => binary(text).map(EdmValue::Binary),
-        other => Err(format!("unknown literal type '{other}'; expected datetime, guid, X or binary")),
+        other => Err(format!(
+            "unknown literal type '{other}'; expected datetime, guid, X or binary"
+        )),
     }
 }
 
 /// Parses ISO 8601 with up to 7 decimals. The default time zone is UTC.
 fn datetime(text: &str) -> Result<Ticks, String> {
-    let decimals = text.split_once('.').map_or(0, |(_, t)| t.bytes().take_while(u8::is_ascii_digit).count());
+    let decimals = text
+        .split_once('.')
+        .map_or(0, |(_, t)| t.bytes().take_while(u8::is_ascii_digit).count());
     // The date has hyphens too, so the zone is looked for behind it.
-    let zone = text.get(10..).and_then(|time| time.find(['Z', '+', '-'])).map(|at| 10 + at);
+    let zone = text
+        .get(10..)
+        .and_then(|time| time.find(['Z', '+', '-']))
+        .map(|at| 10 + at);
     let (time, zone) = zone.map_or((text, "Z"), |at| text.split_at(at));
     // `2013-01-01T05:15`, without seconds.
     let seconds = if time.len() == 16 { ":00" } else { "" };
     Some(format!("{time}{seconds}{zone}"))
         .filter(|zoned| decimals <= 7 && zoned.as_bytes().get(10) == Some(&b'T'))
         .and_then(|zoned| zoned.parse().ok())
-        .ok_or_else(|| format!("'{text}' is not a DateTime; write for example 2013-01-01T05:15:00.1234567Z"))
+        .ok_or_else(|| {
+            format!("'{text}' is not a DateTime; write for example 2013-01-01T05:15:00.1234567Z")
+        })
 }
 
 fn guid(text: &str) -> Result<Uuid, String> {
     let problem = || format!("'{text}' is not a Guid; write 32 hexadecimal digits as 8-4-4-4-12");
     // Of the forms that the crate parses, only the hyphenated one has this length.
-    Some(text).filter(|t| t.len() == 36).and_then(|t| Uuid::try_parse(t).ok()).ok_or_else(problem)
+    Some(text)
+        .filter(|t| t.len() == 36)
+        .and_then(|t| Uuid::try_parse(t).ok())
+        .ok_or_else(problem)
 }
 
 fn binary(text: &str) -> Result<Vec<u8>, String> {
@@ -454,7 +513,8 @@ const RESERVED: [&str; 8] = ["and", "or", "not", "true", "false", "null", "NaN",
 pub(crate) fn identifier_problem(name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
     let is_identifier = chars.next().is_some_and(starts_name) && chars.all(continues_name);
-    (!is_identifier).then_some("it must be an identifier: a letter or '_', then letters, digits or '_'")
+    (!is_identifier)
+        .then_some("it must be an identifier: a letter or '_', then letters, digits or '_'")
 }
 
 /// Returns why a property with this name cannot be in a filter; `None` if it can.

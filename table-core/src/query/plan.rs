@@ -41,9 +41,10 @@ impl Plan {
     fn is_accepted(&self, comparisons: usize) -> bool {
         match self {
             Self::Points(_) => true,
-            Self::Ranges(queries) => {
-                queries.iter().flat_map(|q| &q.filter).all(|f| f.comparisons() <= comparisons)
-            }
+            Self::Ranges(queries) => queries
+                .iter()
+                .flat_map(|q| &q.filter)
+                .all(|f| f.comparisons() <= comparisons),
         }
     }
 }
@@ -51,10 +52,18 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Points(keys) if keys.is_empty() => f.write_str("no request, as nothing can match"),
-            Self::Points(keys) => write_parts(f, ["point read", "point reads"], keys, Key::to_string),
+            Self::Points(keys) if keys.is_empty() => {
+                f.write_str("no request, as nothing can match")
+            }
+            Self::Points(keys) => {
+                write_parts(f, ["point read", "point reads"], keys, Key::to_string)
+            }
             Self::Ranges(queries) => write_parts(f, ["query", "queries"], queries, |query| {
-                query.filter.as_ref().map(ToString::to_string).unwrap_or_default()
+                query
+                    .filter
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default()
             }),
         }
     }
@@ -68,7 +77,13 @@ fn write_parts<T>(
     text: impl FnMut(&T) -> String,
 ) -> fmt::Result {
     let shown: Vec<String> = parts.iter().take(SHOWN_PARTS).map(text).collect();
-    write!(f, "{} {}: {}", parts.len(), if parts.len() == 1 { one } else { many }, shown.join("; "))?;
+    write!(
+        f,
+        "{} {}: {}",
+        parts.len(),
+        if parts.len() == 1 { one } else { many },
+        shown.join("; ")
+    )?;
     match parts.len().saturating_sub(SHOWN_PARTS) {
         0 => Ok(()),
         more => write!(f, "; and {more} more"),
@@ -97,9 +112,13 @@ impl Query {
         if !parts.iter().all(|part| part.access_path() < path) {
             return None;
         }
-        let parts: Vec<_> = parts.iter().map(|part| (part, filter.residual(part))).collect();
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|part| (part, filter.residual(part)))
+            .collect();
         let plan = points(&parts).unwrap_or_else(|| Plan::Ranges(self.ranges(&parts)));
-        plan.is_accepted(filter.comparisons().max(limits::FILTER_COMPARISONS)).then_some(plan)
+        plan.is_accepted(filter.comparisons().max(limits::FILTER_COMPARISONS))
+            .then_some(plan)
     }
 
     /// Returns one query per part.
@@ -108,9 +127,14 @@ impl Query {
             let filter = match residual {
                 ResidualFilter::Never => return None,
                 ResidualFilter::Always => part.to_filter(),
-                ResidualFilter::When(filter) => Filter::and_maybe(part.to_filter(), Some(filter.clone())),
+                ResidualFilter::When(filter) => {
+                    Filter::and_maybe(part.to_filter(), Some(filter.clone()))
+                }
             };
-            Some(Self { filter, ..self.clone() })
+            Some(Self {
+                filter,
+                ..self.clone()
+            })
         };
         parts.iter().filter_map(query).collect()
     }
@@ -138,15 +162,25 @@ fn regions(filter: &Filter, negated: bool) -> Option<Vec<KeyBounds>> {
     let needs_both = filter.is_and() != negated;
     match filter.node() {
         _ if !filter.is_bounded() => None,
-        FilterNode::Compare { property, comparison, value } => {
+        FilterNode::Compare {
+            property,
+            comparison,
+            value,
+        } => {
             let bounds = KeyBounds::of_comparison(property, *comparison, value, negated);
-            Some(if bounds.is_empty() { Vec::new() } else { vec![bounds] })
+            Some(if bounds.is_empty() {
+                Vec::new()
+            } else {
+                vec![bounds]
+            })
         }
         FilterNode::Not(inner) => regions(inner, !negated),
         FilterNode::And(a, b) | FilterNode::Or(a, b) if needs_both => {
             cross(&regions(a, negated)?, &regions(b, negated)?)
         }
-        FilterNode::And(a, b) | FilterNode::Or(a, b) => union(regions(a, negated)?, regions(b, negated)?),
+        FilterNode::And(a, b) | FilterNode::Or(a, b) => {
+            union(regions(a, negated)?, regions(b, negated)?)
+        }
     }
 }
 
@@ -156,7 +190,9 @@ fn cross(a: &[KeyBounds], b: &[KeyBounds]) -> Option<Vec<KeyBounds>> {
     if a.len() * b.len() > MAX_PARTS {
         return None;
     }
-    let pairs = a.iter().flat_map(|x| b.iter().map(|y| x.clone().intersect(y.clone())));
+    let pairs = a
+        .iter()
+        .flat_map(|x| b.iter().map(|y| x.clone().intersect(y.clone())));
     Some(pairs.filter(|bounds| !bounds.is_empty()).collect())
 }
 
@@ -231,13 +267,20 @@ impl Filter {
         match self.node() {
             // Too deep for recursion. Evaluating all of it for each row is right too, and only slower.
             _ if !self.is_bounded() => ResidualFilter::When(self.clone()),
-            FilterNode::Compare { property, comparison, value } => {
+            FilterNode::Compare {
+                property,
+                comparison,
+                value,
+            } => {
                 let result = match &**property {
                     Filter::PARTITION_KEY => common_result(&bounds.partition, *comparison, value),
                     Filter::ROW_KEY => common_result(&bounds.row, *comparison, value),
                     _ => None,
                 };
-                result.map_or_else(|| ResidualFilter::When(self.clone()), ResidualFilter::constant)
+                result.map_or_else(
+                    || ResidualFilter::When(self.clone()),
+                    ResidualFilter::constant,
+                )
             }
             FilterNode::And(a, b) => a.residual(bounds).and(|| b.residual(bounds)),
             FilterNode::Or(a, b) => a.residual(bounds).or(|| b.residual(bounds)),
@@ -289,11 +332,18 @@ impl ResidualFilter {
 /// Whether a comparison holds for every key of the range or for none; `None` if it depends on the key.
 fn common_result(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool> {
     // Keys are text. A comparison with another type has one result for every key.
-    let EdmValue::String(text) = value else { return Some(comparison.holds(None)) };
+    let EdmValue::String(text) = value else {
+        return Some(comparison.holds(None));
+    };
     if let Some(key) = range.as_single() {
         return Some(comparison.holds(Some(key_order::compare(key, text))));
     }
-    let overlaps = |comparison| !range.clone().intersect(Range::of_text(comparison, text)).is_empty();
+    let overlaps = |comparison| {
+        !range
+            .clone()
+            .intersect(Range::of_text(comparison, text))
+            .is_empty()
+    };
     // An empty overlap may not be recognized as empty. The result is then `None`, and the comparison is evaluated for
     // each row, which is always right.
     match (overlaps(comparison), overlaps(comparison.negated())) {

@@ -16,13 +16,22 @@ pub struct Range {
 
 impl Range {
     /// All texts.
-    pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
+    pub const ALL: Self = Self {
+        from: Bound::Unbounded,
+        to: Bound::Unbounded,
+    };
     /// No text.
-    pub const EMPTY: Self = Self { from: Bound::Excluded(String::new()), to: Bound::Excluded(String::new()) };
+    pub const EMPTY: Self = Self {
+        from: Bound::Excluded(String::new()),
+        to: Bound::Excluded(String::new()),
+    };
 
     /// Returns the range that contains one text.
     pub fn single(text: &str) -> Self {
-        Self { from: Bound::Included(text.to_owned()), to: Bound::Included(text.to_owned()) }
+        Self {
+            from: Bound::Included(text.to_owned()),
+            to: Bound::Included(text.to_owned()),
+        }
     }
 
     /// Returns the text, if the range contains exactly one.
@@ -63,8 +72,16 @@ impl Range {
     /// Returns the intersection of both ranges.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
-        let from = if compare_starts(&self.from, &other.from).is_ge() { self.from } else { other.from };
-        let to = if compare_ends(&self.to, &other.to).is_le() { self.to } else { other.to };
+        let from = if compare_starts(&self.from, &other.from).is_ge() {
+            self.from
+        } else {
+            other.from
+        };
+        let to = if compare_ends(&self.to, &other.to).is_le() {
+            self.to
+        } else {
+            other.to
+        };
         Self { from, to }
     }
 
@@ -73,8 +90,16 @@ impl Range {
         if self.is_empty() || other.is_empty() {
             return if self.is_empty() { other } else { self };
         }
-        let from = if compare_starts(&self.from, &other.from).is_le() { self.from } else { other.from };
-        let to = if compare_ends(&self.to, &other.to).is_ge() { self.to } else { other.to };
+        let from = if compare_starts(&self.from, &other.from).is_le() {
+            self.from
+        } else {
+            other.from
+        };
+        let to = if compare_ends(&self.to, &other.to).is_ge() {
+            self.to
+        } else {
+            other.to
+        };
         Self { from, to }
     }
 
@@ -85,18 +110,34 @@ impl Range {
     pub(super) fn of_text(comparison: Comparison, text: &str) -> Self {
         // Of the keys, only 'a' itself is between 'a' and "a\0z". So `lt` of such a text includes the text before the
         // zero character, and `ge` excludes it.
-        let (whole, text) = (!text.contains('\0'), text.split('\0').next().unwrap_or_default());
-        let (included, excluded) = (Bound::Included(text.to_owned()), Bound::Excluded(text.to_owned()));
+        let (whole, text) = (
+            !text.contains('\0'),
+            text.split('\0').next().unwrap_or_default(),
+        );
+        let (included, excluded) = (
+            Bound::Included(text.to_owned()),
+            Bound::Excluded(text.to_owned()),
+        );
         match (comparison, whole) {
             (Comparison::Equal, true) => Self::single(text),
             (Comparison::Equal, false) => Self::EMPTY,
             (Comparison::NotEqual, _) => Self::ALL,
-            (Comparison::GreaterThanOrEqual, true) => Self { from: included, ..Self::ALL },
-            (Comparison::GreaterThan | Comparison::GreaterThanOrEqual, _) => {
-                Self { from: excluded, ..Self::ALL }
-            }
-            (Comparison::LessThan, true) => Self { to: excluded, ..Self::ALL },
-            (Comparison::LessThan | Comparison::LessThanOrEqual, _) => Self { to: included, ..Self::ALL },
+            (Comparison::GreaterThanOrEqual, true) => Self {
+                from: included,
+                ..Self::ALL
+            },
+            (Comparison::GreaterThan | Comparison::GreaterThanOrEqual, _) => Self {
+                from: excluded,
+                ..Self::ALL
+            },
+            (Comparison::LessThan, true) => Self {
+                to: excluded,
+                ..Self::ALL
+            },
+            (Comparison::LessThan | Comparison::LessThanOrEqual, _) => Self {
+                to: included,
+                ..Self::ALL
+            },
         }
     }
 
@@ -183,7 +224,10 @@ pub struct KeyBounds {
 
 impl KeyBounds {
     /// Every key.
-    pub const ALL: Self = Self { partition: Range::ALL, row: Range::ALL };
+    pub const ALL: Self = Self {
+        partition: Range::ALL,
+        row: Range::ALL,
+    };
 
     /// Whether the key is within the bounds.
     pub fn contains(&self, key: &Key) -> bool {
@@ -208,7 +252,10 @@ impl KeyBounds {
     }
 
     pub(crate) fn intersect(self, other: Self) -> Self {
-        Self { partition: self.partition.intersect(other.partition), row: self.row.intersect(other.row) }
+        Self {
+            partition: self.partition.intersect(other.partition),
+            row: self.row.intersect(other.row),
+        }
     }
 
     /// Returns comparisons with the meaning of these bounds; `None` for all keys.
@@ -224,7 +271,10 @@ impl KeyBounds {
         if self.is_empty() || other.is_empty() {
             return if self.is_empty() { other } else { self };
         }
-        Self { partition: self.partition.hull(other.partition), row: self.row.hull(other.row) }
+        Self {
+            partition: self.partition.hull(other.partition),
+            row: self.row.hull(other.row),
+        }
     }
 
     /// Returns the keys for which the comparison, or its negation, can hold.
@@ -237,14 +287,24 @@ impl KeyBounds {
         value: &EdmValue,
         negated: bool,
     ) -> Self {
-        let comparison = if negated { comparison.negated() } else { comparison };
+        let comparison = if negated {
+            comparison.negated()
+        } else {
+            comparison
+        };
         let range = match value {
             EdmValue::String(text) => Range::of_text(comparison, text),
             _ => Range::ALL,
         };
         match property {
-            Filter::PARTITION_KEY => Self { partition: range, row: Range::ALL },
-            Filter::ROW_KEY => Self { partition: Range::ALL, row: range },
+            Filter::PARTITION_KEY => Self {
+                partition: range,
+                row: Range::ALL,
+            },
+            Filter::ROW_KEY => Self {
+                partition: Range::ALL,
+                row: range,
+            },
             _ => Self::ALL,
         }
     }
@@ -265,14 +325,18 @@ impl Filter {
             return KeyBounds::ALL;
         }
         match self.node() {
-            FilterNode::Compare { property, comparison, value } => {
-                KeyBounds::of_comparison(property, *comparison, value, negated)
-            }
+            FilterNode::Compare {
+                property,
+                comparison,
+                value,
+            } => KeyBounds::of_comparison(property, *comparison, value, negated),
             FilterNode::Not(inner) => inner.bounds(!negated),
             // By De Morgan's laws a negated `and` is an `or` of the negated operands, and the reverse.
             FilterNode::And(a, b) if !negated => a.bounds(false).intersect(b.bounds(false)),
             FilterNode::Or(a, b) if negated => a.bounds(true).intersect(b.bounds(true)),
-            FilterNode::And(a, b) | FilterNode::Or(a, b) => a.bounds(negated).hull(b.bounds(negated)),
+            FilterNode::And(a, b) | FilterNode::Or(a, b) => {
+                a.bounds(negated).hull(b.bounds(negated))
+            }
         }
     }
 }
@@ -280,6 +344,8 @@ impl Filter {
 impl Query {
     /// Returns the keys that the query can match. An `or` gives the smallest range around both sides.
     pub fn bounds(&self) -> KeyBounds {
-        self.filter.as_ref().map_or(KeyBounds::ALL, |filter| filter.bounds(false))
+        self.filter
+            .as_ref()
+            .map_or(KeyBounds::ALL, |filter| filter.bounds(false))
     }
 }

@@ -85,7 +85,11 @@ pub struct Query {
 impl Query {
     /// Creates a query for the whole table.
     pub const fn new() -> Self {
-        Self { filter: None, select: None, top: None }
+        Self {
+            filter: None,
+            select: None,
+            top: None,
+        }
     }
 
     /// Adds a condition, joined by `and`.

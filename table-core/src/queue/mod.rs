@@ -155,7 +155,10 @@ pub struct Receipt {
 impl Receipt {
     /// Creates a receipt with the data that an implementation needs to find the message.
     pub fn new(id: MessageId, token: impl Into<String>) -> Self {
-        Self { id, token: token.into() }
+        Self {
+            id,
+            token: token.into(),
+        }
     }
 
     /// Returns the message's id.
@@ -188,7 +191,13 @@ pub struct Message {
 impl Message {
     /// Creates a message; for implementations.
     pub const fn new(id: MessageId, body: String, dequeue_count: u32, inserted: Ticks) -> Self {
-        Self { id, body, dequeue_count, inserted, receipt: None }
+        Self {
+            id,
+            body,
+            dequeue_count,
+            inserted,
+            receipt: None,
+        }
     }
 
     /// Adds the receipt of a received message.

@@ -17,7 +17,10 @@ pub fn check_entity(table: &TableName, requested: &Key, found: &Entity) -> Resul
     if found.key() == requested {
         return Ok(());
     }
-    let text = format!("another entity, {}, to the read of {requested} in '{table}'", found.key());
+    let text = format!(
+        "another entity, {}, to the read of {requested} in '{table}'",
+        found.key()
+    );
     Err(wrong_answer(text))
 }
 
@@ -112,16 +115,21 @@ pub fn check_page(
     let sorts = profile.order == KeyOrder::Sorted;
     let is_outside = |entity: &&Entity| {
         let key = entity.key();
-        is_outside(&bounds.partition, key.partition(), sorts) || is_outside(&bounds.row, key.row(), sorts)
+        is_outside(&bounds.partition, key.partition(), sorts)
+            || is_outside(&bounds.row, key.row(), sorts)
     };
     found.iter().find(is_outside).map_or(Ok(()), |entity| {
-        let text = format!("the entity {} to a query of '{table}' for {bounds}", entity.key());
+        let text = format!(
+            "the entity {} to a query of '{table}' for {bounds}",
+            entity.key()
+        );
         Err(wrong_answer(text))
     })
 }
 
 fn is_outside(range: &Range, text: &str, sorts: bool) -> bool {
-    let is_certain = || sorts || range.is_empty() || range.as_single().is_some() || has_one_order(text);
+    let is_certain =
+        || sorts || range.is_empty() || range.as_single().is_some() || has_one_order(text);
     !range.contains(text) && is_certain()
 }
 
@@ -165,12 +173,20 @@ mod tests {
     #[test]
     fn keys_outside_of_the_query_are_refused() {
         let sales = Filter::eq(Filter::PARTITION_KEY, "Sales");
-        let rows = sales.clone().and(Filter::starts_with(Filter::ROW_KEY, "emp_"));
+        let rows = sales
+            .clone()
+            .and(Filter::starts_with(Filter::ROW_KEY, "emp_"));
         let either = sales.clone().or(Filter::eq(Filter::PARTITION_KEY, "Tax"));
         for profile in [ServiceProfile::AZURE_TABLES, ServiceProfile::COSMOS_TABLE] {
-            let ok = |filter: &Filter, partition: &str, row: &str| check(&profile, filter, partition, row);
+            let ok = |filter: &Filter, partition: &str, row: &str| {
+                check(&profile, filter, partition, row)
+            };
             assert!(ok(&sales, "Sales", "x") && !ok(&sales, "Tax", "x"));
-            assert!(ok(&rows, "Sales", "emp_1") && !ok(&rows, "Sales", "emq") && !ok(&rows, "Tax", "emp_1"));
+            assert!(
+                ok(&rows, "Sales", "emp_1")
+                    && !ok(&rows, "Sales", "emq")
+                    && !ok(&rows, "Tax", "emp_1")
+            );
             // The bounds of an `or` are the smallest bounds that contain both sides.
             assert!(ok(&either, "Tax", "x") && !ok(&either, "Zoo", "x"));
             assert!(ok(&Filter::eq("Age", 41), "any", "x") && ok(&!sales.clone(), "Tax", "x"));
@@ -182,13 +198,26 @@ mod tests {
     #[test]
     fn more_entities_than_requested_are_refused() {
         let found = [entity("p", "1"), entity("p", "2")];
-        let check = |top| check_page(&ServiceProfile::LOCAL, &table(), &Query::new().with_top(top), &found);
+        let check = |top| {
+            check_page(
+                &ServiceProfile::LOCAL,
+                &table(),
+                &Query::new().with_top(top),
+                &found,
+            )
+        };
         assert!(check(2).is_ok());
-        assert!(matches!(check(1).unwrap_err().kind(), ErrorKind::Service(_)));
+        assert!(matches!(
+            check(1).unwrap_err().kind(),
+            ErrorKind::Service(_)
+        ));
     }
 
     fn continuation(n: usize) -> Continuation {
-        let position = Position { first: n.to_string(), second: None };
+        let position = Position {
+            first: n.to_string(),
+            second: None,
+        };
         Continuation::new(&ServiceProfile::LOCAL, &table(), &Query::new(), position)
     }
 
@@ -207,10 +236,21 @@ mod tests {
     fn cycles_of_pages_are_detected_within_three_rounds() {
         for (before, cycle) in [(0, 1), (0, 2), (5, 3), (100, 7), (3, 1000)] {
             let mut detector = CycleDetector::default();
-            let at = |n: usize| if n < before { n } else { before + (n - before) % cycle };
-            let pages = (0..).position(|n| detector.add(&continuation(at(n)), 1).is_err()).unwrap();
+            let at = |n: usize| {
+                if n < before {
+                    n
+                } else {
+                    before + (n - before) % cycle
+                }
+            };
+            let pages = (0..)
+                .position(|n| detector.add(&continuation(at(n)), 1).is_err())
+                .unwrap();
             assert!(pages > before + cycle - 1, "{before} {cycle}: {pages}");
-            assert!(pages <= 3 * (before + cycle) + 3, "{before} {cycle}: {pages}");
+            assert!(
+                pages <= 3 * (before + cycle) + 3,
+                "{before} {cycle}: {pages}"
+            );
         }
         let mut detector = CycleDetector::default();
         assert!((0..10_000).all(|n| detector.add(&continuation(n), 1).is_ok()));
@@ -225,7 +265,9 @@ mod tests {
         }
         for (length, limit) in [(1, 20), (3, 130)] {
             let mut detector = CycleDetector::default();
-            let pages = (0..).position(|n| detector.add(&continuation(n % length), 0).is_err()).unwrap();
+            let pages = (0..)
+                .position(|n| detector.add(&continuation(n % length), 0).is_err())
+                .unwrap();
             assert!(pages <= limit, "{length}: {pages}");
         }
     }
@@ -234,10 +276,25 @@ mod tests {
     #[test]
     fn keys_are_not_refused_by_an_undocumented_order() {
         let after = Filter::gt(Filter::ROW_KEY, "\u{FF5E}");
-        assert!(!check(&ServiceProfile::AZURE_TABLES, &after, "p", "\u{1F600}"));
-        assert!(check(&ServiceProfile::COSMOS_TABLE, &after, "p", "\u{1F600}"));
+        assert!(!check(
+            &ServiceProfile::AZURE_TABLES,
+            &after,
+            "p",
+            "\u{1F600}"
+        ));
+        assert!(check(
+            &ServiceProfile::COSMOS_TABLE,
+            &after,
+            "p",
+            "\u{1F600}"
+        ));
         assert!(!check(&ServiceProfile::COSMOS_TABLE, &after, "p", "a"));
         let one = Filter::eq(Filter::ROW_KEY, "\u{1F600}");
-        assert!(!check(&ServiceProfile::COSMOS_TABLE, &one, "p", "\u{1F601}"));
+        assert!(!check(
+            &ServiceProfile::COSMOS_TABLE,
+            &one,
+            "p",
+            "\u{1F601}"
+        ));
     }
 }

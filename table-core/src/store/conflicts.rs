@@ -42,7 +42,10 @@ impl Conflicts {
 
     /// Allows this number of attempts, at least 1.
     pub const fn new(attempts: u32) -> Self {
-        Self { left: attempts, pause: FIRST_PAUSE }
+        Self {
+            left: attempts,
+            pause: FIRST_PAUSE,
+        }
     }
 
     /// Waits if the error is a [conflict](Error::is_conflict) and attempts are left.
@@ -59,7 +62,8 @@ impl Conflicts {
     /// Returns an error that ends the move. One of them: the source is missing, so another attempt has nothing to move.
     #[doc(hidden)]
     pub async fn wait_to_move_again(&mut self, error: Error) -> Result<()> {
-        self.wait_if(error.is_conflict() && !error.is_entity_not_found(), error).await
+        self.wait_if(error.is_conflict() && !error.is_entity_not_found(), error)
+            .await
     }
 
     /// Waits if `repeat` is true and attempts are left: for loops that do not repeat after every conflict.

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written};
+use super::{
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written,
+};
 use crate::forward_to_store;
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
@@ -59,11 +61,19 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     async fn delete_table(&self, table: &TableName) -> Result<()>;
 
     /// Returns a page of the tables whose names start with `prefix`, sorted by name. 1 request.
-    async fn list_tables(&self, prefix: Option<&str>, from: Option<&Continuation>)
-    -> Result<Page<TableName>>;
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>>;
 
     /// Returns the entity with this key; `None` if there is none. 1 request.
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>>;
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>>;
 
     /// Returns a page of the entities that match. 1 request.
     async fn query(

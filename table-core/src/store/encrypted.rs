@@ -48,7 +48,9 @@ impl EncryptedNames {
     /// Adds names that are encrypted in every row.
     #[must_use]
     pub fn with_rule<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.names_mut().every_row.extend(names.into_iter().map(Into::into));
+        self.names_mut()
+            .every_row
+            .extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -59,7 +61,9 @@ impl EncryptedNames {
         names: impl IntoIterator<Item = N>,
         rule: RowRule,
     ) -> Self {
-        self.names_mut().by_row.push((names.into_iter().map(Into::into).collect(), rule));
+        self.names_mut()
+            .by_row
+            .push((names.into_iter().map(Into::into).collect(), rule));
         self
     }
 
@@ -109,7 +113,11 @@ impl EncryptedNames {
     /// Iterates over all names. A name with several sources occurs several times.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let by_row = self.by_row().iter().flat_map(|(names, _)| names);
-        self.every_row().iter().chain(by_row).chain(self.known()).map(|name| &**name)
+        self.every_row()
+            .iter()
+            .chain(by_row)
+            .chain(self.known())
+            .map(|name| &**name)
     }
 
     /// Iterates over the names that a rule encrypts in every row.
@@ -120,7 +128,9 @@ impl EncryptedNames {
     /// Iterates over the names that rules encrypt only in some rows.
     pub fn in_some_rows(&self) -> impl Iterator<Item = &str> {
         let names = self.by_row().iter().flat_map(|(names, _)| names);
-        names.filter(|name| !self.every_row().contains(*name)).map(|name| &**name)
+        names
+            .filter(|name| !self.every_row().contains(*name))
+            .map(|name| &**name)
     }
 
     /// Whether the property is encrypted in any row.
@@ -141,7 +151,10 @@ impl EncryptedNames {
     /// Whether a rule encrypts the property in the row with this key.
     pub fn rule_encrypts(&self, key: &Key, name: &str) -> bool {
         self.every_row().contains(name)
-            || self.by_row().iter().any(|(names, rule)| names.contains(name) && rule(key, name))
+            || self
+                .by_row()
+                .iter()
+                .any(|(names, rule)| names.contains(name) && rule(key, name))
     }
 
     /// Whether the name is known and no rule has it: it is then encrypted in every row.
@@ -153,7 +166,9 @@ impl EncryptedNames {
     pub fn find_unmarked<'a>(&self, entity: &'a Entity) -> Option<&'a str> {
         self.0.as_ref()?;
         let mut unmarked = entity.properties().iter().filter(|p| !p.is_encrypted());
-        unmarked.find(|p| self.contains_at(entity.key(), p.name())).map(|p| p.name())
+        unmarked
+            .find(|p| self.contains_at(entity.key(), p.name()))
+            .map(|p| p.name())
     }
 
     /// Marks the properties that the store encrypts in the row with this key.
@@ -176,7 +191,9 @@ impl EncryptedNames {
     }
 
     fn every_row(&self) -> &Set {
-        self.0.as_ref().map_or(const { &Set::new() }, |names| &names.every_row)
+        self.0
+            .as_ref()
+            .map_or(const { &Set::new() }, |names| &names.every_row)
     }
 
     fn by_row(&self) -> &[(Set, RowRule)] {
@@ -184,7 +201,9 @@ impl EncryptedNames {
     }
 
     fn known(&self) -> &Set {
-        self.0.as_ref().map_or(const { &Set::new() }, |names| &names.known)
+        self.0
+            .as_ref()
+            .map_or(const { &Set::new() }, |names| &names.known)
     }
 
     /// Returns the names for modification. Copies them if clones share them.
@@ -195,7 +214,11 @@ impl EncryptedNames {
 
 impl fmt::Debug for EncryptedNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by_row: Set = self.by_row().iter().flat_map(|(names, _)| names.iter().cloned()).collect();
+        let by_row: Set = self
+            .by_row()
+            .iter()
+            .flat_map(|(names, _)| names.iter().cloned())
+            .collect();
         f.debug_struct("EncryptedNames")
             .field("every_row", self.every_row())
             .field("by_row", &by_row)
@@ -215,8 +238,13 @@ mod tests {
     fn names() -> EncryptedNames {
         let mut names = EncryptedNames::default()
             .with_rule(["Always"])
-            .with_row_rule(["Some"], Arc::new(|key: &Key, _: &str| key.row() == "secret"));
-        ["Known", "Some"].iter().for_each(|name| names.add_known(name));
+            .with_row_rule(
+                ["Some"],
+                Arc::new(|key: &Key, _: &str| key.row() == "secret"),
+            );
+        ["Known", "Some"]
+            .iter()
+            .for_each(|name| names.add_known(name));
         names
     }
 
@@ -224,8 +252,9 @@ mod tests {
     #[test]
     fn rules_decide_before_known_names() {
         let names = names();
-        let at =
-            |row: &str| ["Always", "Some", "Known", "Other"].map(|name| names.contains_at(&key(row), name));
+        let at = |row: &str| {
+            ["Always", "Some", "Known", "Other"].map(|name| names.contains_at(&key(row), name))
+        };
         assert_eq!(at("secret"), [true, true, true, false]);
         assert_eq!(at("open"), [true, false, true, false]);
         assert!(names.is_known("Known"));
@@ -238,14 +267,20 @@ mod tests {
 
     #[test]
     fn properties_are_marked_in_their_rows() {
-        let entity =
-            Entity::from(key("open")).with("Always", 1).with("Some", 2).with("Known", 3).with("Other", 4);
+        let entity = Entity::from(key("open"))
+            .with("Always", 1)
+            .with("Some", 2)
+            .with("Known", 3)
+            .with("Other", 4);
         assert_eq!(names().find_unmarked(&entity), Some("Always"));
         let (key, mut properties) = entity.into_parts();
         names().mark(&key, &mut properties);
         let marks: Vec<_> = properties.iter().map(|p| p.is_encrypted()).collect();
         assert_eq!(marks, [true, false, true, false]);
-        assert_eq!(names().find_unmarked(&Entity::from_parts(key, properties)), None);
+        assert_eq!(
+            names().find_unmarked(&Entity::from_parts(key, properties)),
+            None
+        );
     }
 
     #[test]
@@ -259,8 +294,14 @@ mod tests {
         assert_eq!(original.known_len(), 0);
         assert!(!original.contains("Known"));
         assert!(clone.contains("Known"));
-        let both = EncryptedNames::default().with_rule(["Inner"]).with_all_of(&clone);
-        assert!(["Inner", "Always", "Some", "Known"].iter().all(|name| both.contains(name)));
+        let both = EncryptedNames::default()
+            .with_rule(["Inner"])
+            .with_all_of(&clone);
+        assert!(
+            ["Inner", "Always", "Some", "Known"]
+                .iter()
+                .all(|name| both.contains(name))
+        );
         assert!(EncryptedNames::default().is_empty());
         assert!(!both.is_empty());
     }

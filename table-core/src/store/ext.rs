@@ -60,7 +60,9 @@ pub trait TableStoreExt: TableStore {
     /// # Errors
     /// Fails if the entity does not exist ([`ErrorKind::EntityNotFound`]).
     async fn get_existing(&self, table: &TableName, key: &Key) -> Result<Entity> {
-        self.get(table, key, None).await?.ok_or_else(|| Error::entity_not_found(table, key))
+        self.get(table, key, None)
+            .await?
+            .ok_or_else(|| Error::entity_not_found(table, key))
     }
 
     /// Checks that the store can encrypt these properties, and
@@ -70,7 +72,9 @@ pub trait TableStoreExt: TableStore {
     /// # Errors
     /// Fails if there are names and the store does not encrypt.
     fn check_encrypts(&self, table: &TableName, names: &[&str]) -> Result<()> {
-        let Some(name) = names.first() else { return Ok(()) };
+        let Some(name) = names.first() else {
+            return Ok(());
+        };
         if !self.profile().encrypts {
             let requirement = format!(
                 "encrypted properties, such as '{name}' in '{table}'; put an encrypting store around it"
@@ -89,7 +93,9 @@ pub trait TableStoreExt: TableStore {
     /// Fails if a rule encrypts one of the properties in every row.
     fn check_unencrypted(&self, table: &TableName, names: &[&str]) -> Result<()> {
         let encrypted = self.encrypted_names(table);
-        let Some(name) = encrypted.in_every_row().find(|name| names.contains(name)) else { return Ok(()) };
+        let Some(name) = encrypted.in_every_row().find(|name| names.contains(name)) else {
+            return Ok(());
+        };
         Err(Error::invalid_request(format!(
             "a rule of the store encrypts the property '{name}' in '{table}', but the type has it in plaintext: mark the field `#[encrypt]`"
         )))
@@ -102,7 +108,9 @@ pub trait TableStoreExt: TableStore {
     /// Fails if a rule encrypts one of the times in any row.
     fn check_times(&self, table: &TableName, names: &[&str]) -> Result<()> {
         let encrypted = self.encrypted_names(table);
-        let Some(name) = names.iter().find(|name| encrypted.has_rule(name)) else { return Ok(()) };
+        let Some(name) = names.iter().find(|name| encrypted.has_rule(name)) else {
+            return Ok(());
+        };
         Err(Error::invalid_request(format!(
             "a rule of the store encrypts the property '{name}' in '{table}', but it has the time of `#[expires]` or `#[deleted_at]`, which the \
              service compares and sweeps read: leave it out of the rule"
@@ -111,7 +119,9 @@ pub trait TableStoreExt: TableStore {
 
     /// Returns all entities that match, in memory. 1 request per page.
     async fn query_all(&self, table: &TableName, query: &Query) -> Result<Vec<Entity>> {
-        self.query_stream(table.clone(), query.clone()).try_collect().await
+        self.query_stream(table.clone(), query.clone())
+            .try_collect()
+            .await
     }
 
     /// Returns a stream of the entities that match. It reads page after page as it is polled; 1 request per page.
@@ -174,7 +184,9 @@ pub trait TableStoreExt: TableStore {
             let page = self.list_tables(prefix, from.as_ref()).await?;
             let found = page.items.len();
             tables.extend(page.items);
-            let Some(next) = page.continuation else { return Ok(tables) };
+            let Some(next) = page.continuation else {
+                return Ok(tables);
+            };
             cycles.add(&next, found)?;
             from = Some(next);
         }

@@ -48,7 +48,10 @@ impl LocalWriters {
         let mut register = self.register();
         let since = register.last;
         *register.permits.entry(since).or_default() += 1;
-        LocalPermit { writers: Arc::clone(self), since }
+        LocalPermit {
+            writers: Arc::clone(self),
+            since,
+        }
     }
 
     /// Returns the number of the last change of any table. A manifest that is read from now on contains this change.
@@ -59,7 +62,11 @@ impl LocalWriters {
     /// Returns the number of the last change of a table, given by its
     /// [identity](super::ServiceProfile::table_identity); zero if there was no change.
     pub fn last_change_of(&self, table: &str) -> u64 {
-        self.register().changed.get(table).copied().unwrap_or_default()
+        self.register()
+            .changed
+            .get(table)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Registers a change of a table's manifest. The store must already contain the change.
@@ -68,7 +75,10 @@ impl LocalWriters {
         register.last += 1;
         let number = register.last;
         register.changed.insert(table.to_owned(), number);
-        LocalChange { writers: Arc::clone(self), number }
+        LocalChange {
+            writers: Arc::clone(self),
+            number,
+        }
     }
 
     /// Marks this moment. The result is [known](LocalChange::known) when every permit from before it was returned; no manifest is read
@@ -76,14 +86,20 @@ impl LocalWriters {
     pub fn mark(self: &Arc<Self>) -> LocalChange {
         let mut register = self.register();
         register.last += 1;
-        LocalChange { writers: Arc::clone(self), number: register.last }
+        LocalChange {
+            writers: Arc::clone(self),
+            number: register.last,
+        }
     }
 
     /// Registers that a task works on a subject, such as a build of an index, until the result is dropped.
     #[must_use]
     pub fn work_on(self: &Arc<Self>, subject: String) -> LocalWork {
         *self.register().working.entry(subject.clone()).or_default() += 1;
-        LocalWork { writers: Arc::clone(self), subject }
+        LocalWork {
+            writers: Arc::clone(self),
+            subject,
+        }
     }
 
     /// Registers work that follows the answer of a write, such as the removal of rows that recovery no longer needs, until the result is
@@ -152,7 +168,9 @@ pub struct LocalPermit {
 impl Drop for LocalPermit {
     fn drop(&mut self) {
         let mut register = self.writers.register();
-        let Some(count) = register.permits.get_mut(&self.since) else { return };
+        let Some(count) = register.permits.get_mut(&self.since) else {
+            return;
+        };
         *count -= 1;
         if *count == 0 {
             register.permits.remove(&self.since);
@@ -199,7 +217,9 @@ pub struct LocalWork {
 impl Drop for LocalWork {
     fn drop(&mut self) {
         let mut register = self.writers.register();
-        let Some(count) = register.working.get_mut(&self.subject) else { return };
+        let Some(count) = register.working.get_mut(&self.subject) else {
+            return;
+        };
         *count -= 1;
         if *count == 0 {
             register.working.remove(&self.subject);
@@ -239,7 +259,10 @@ mod tests {
         known.expect("the return of the last earlier permit wakes the wait");
         let next = writers.change("people");
         assert!(change.is_known());
-        assert!(!next.is_known(), "the next change waits for the later permit");
+        assert!(
+            !next.is_known(),
+            "the next change waits for the later permit"
+        );
         drop(after);
         assert!(next.known().now_or_never().is_some());
     }
@@ -267,7 +290,11 @@ mod tests {
         assert!(writers.is_idle("another"));
         assert!(!writers.is_idle("index"));
         let leave = async { drop(work) };
-        tokio::join!(writers.until_idle("index"), writers.until_idle("index"), leave);
+        tokio::join!(
+            writers.until_idle("index"),
+            writers.until_idle("index"),
+            leave
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -290,7 +317,15 @@ mod tests {
         assert!(change.is_known());
         assert!(writers.is_idle("index"));
         writers.serve();
-        assert!(timeout(Duration::from_secs(600), change.known()).await.is_err());
-        assert!(timeout(Duration::from_secs(600), writers.until_idle("index")).await.is_err());
+        assert!(
+            timeout(Duration::from_secs(600), change.known())
+                .await
+                .is_err()
+        );
+        assert!(
+            timeout(Duration::from_secs(600), writers.until_idle("index"))
+                .await
+                .is_err()
+        );
     }
 }

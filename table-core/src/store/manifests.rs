@@ -82,7 +82,10 @@ impl ManifestCache {
     /// Creates a cache for a store whose credential may not read manifests. The cache sends no requests and returns empty
     /// manifests, so no write is refused.
     pub fn unmanaged(profile: &ServiceProfile) -> Self {
-        Self { unmanaged: true, ..Self::new(profile) }
+        Self {
+            unmanaged: true,
+            ..Self::new(profile)
+        }
     }
 
     /// Whether the cache was created by [`unmanaged`](Self::unmanaged).
@@ -92,7 +95,9 @@ impl ManifestCache {
 
     /// Returns the cache of the store; a new cache if the store has none.
     pub fn for_store(store: &dyn TableStore) -> Arc<Self> {
-        store.manifests().unwrap_or_else(|| Arc::new(Self::new(store.profile())))
+        store
+            .manifests()
+            .unwrap_or_else(|| Arc::new(Self::new(store.profile())))
     }
 
     /// Returns the manifest of a table. No request if it was requested within [`LIFE`](Self::LIFE) and has not changed
@@ -126,9 +131,14 @@ impl ManifestCache {
             let requested = RequestTime::now(local.as_deref());
             let forgotten = self.forgotten.load(Ordering::SeqCst);
             let manifest = Arc::new(Manifest::load(store, table).await?);
-            let leaves_table = manifest.all_definitions().any(|index| index.table.is_some());
+            let leaves_table = manifest
+                .all_definitions()
+                .any(|index| index.table.is_some());
             if !leaves_table || forgotten == self.forgotten.load(Ordering::SeqCst) {
-                slot.put(CachedManifest { manifest: Arc::clone(&manifest), requested });
+                slot.put(CachedManifest {
+                    manifest: Arc::clone(&manifest),
+                    requested,
+                });
             }
             return Ok(manifest);
         }
@@ -149,12 +159,19 @@ impl ManifestCache {
     ///
     /// # Errors
     /// Returns the errors of [`get`](Self::get). If the credential may not read the manifest, the error names the alternatives.
-    pub async fn plain_write(&self, store: &dyn TableStore, table: &TableName) -> Result<PlainWrite> {
+    pub async fn plain_write(
+        &self,
+        store: &dyn TableStore,
+        table: &TableName,
+    ) -> Result<PlainWrite> {
         // The permit comes before the read. A change of the manifest either waits for the permit, or came before it
         // and is in the manifest that is read.
         let permit = store.local_writers().map(|local| local.enter());
         match self.get(store, table).await {
-            Ok(manifest) => Ok(PlainWrite { manifest, _permit: permit }),
+            Ok(manifest) => Ok(PlainWrite {
+                manifest,
+                _permit: permit,
+            }),
             Err(error) => Err(with_advice(error, table)),
         }
     }
@@ -174,22 +191,38 @@ impl ManifestCache {
         self.forget(table);
         // Once is not enough: a task may read the manifest while the request of the change is under way, and cache
         // the state from before it. So the drop forgets the manifest again.
-        ManifestChange { cache: Arc::clone(self), table: table.clone() }
+        ManifestChange {
+            cache: Arc::clone(self),
+            table: table.clone(),
+        }
     }
 
     /// Calls [`change`](Self::change) if the partition is the manifest's. A store calls it before it writes the partition.
     #[must_use]
-    pub fn change_of(self: &Arc<Self>, table: &TableName, partition: &str) -> Option<ManifestChange> {
+    pub fn change_of(
+        self: &Arc<Self>,
+        table: &TableName,
+        partition: &str,
+    ) -> Option<ManifestChange> {
         (partition == MANIFEST_PARTITION).then(|| self.change(table))
     }
 
     /// Registers the start of a table's creation. A store calls it before the request, and [`NewTable::created`] after the
     /// request has succeeded: a new table has an empty manifest, which the cache then need not read.
-    pub fn new_table(self: &Arc<Self>, table: &TableName, local: Option<&LocalWriters>) -> NewTable {
+    pub fn new_table(
+        self: &Arc<Self>,
+        table: &TableName,
+        local: Option<&LocalWriters>,
+    ) -> NewTable {
         let identity = self.profile.table_identity(table);
         // A cached manifest stays, because the table may exist already.
         let slot = self.slot(&identity);
-        NewTable { cache: Arc::clone(self), identity, slot, requested: RequestTime::now(local) }
+        NewTable {
+            cache: Arc::clone(self),
+            identity,
+            slot,
+            requested: RequestTime::now(local),
+        }
     }
 
     fn slot(&self, identity: &str) -> Arc<Slot> {
@@ -202,7 +235,9 @@ impl ManifestCache {
     }
 
     fn is_current(&self, identity: &str, slot: &Arc<Slot>) -> bool {
-        self.tables().get(identity).is_some_and(|current| Arc::ptr_eq(current, slot))
+        self.tables()
+            .get(identity)
+            .is_some_and(|current| Arc::ptr_eq(current, slot))
     }
 
     /// Limits the number of cached tables: a program may use any number of tables, such as time slices. Removes outdated
@@ -226,8 +261,12 @@ impl ManifestCache {
 impl Slot {
     fn fresh(&self, local: Option<&LocalWriters>, identity: &str) -> Option<Arc<Manifest>> {
         let cached = self.cached();
-        let CachedManifest { manifest, requested } = cached.as_ref()?;
-        let has_all_changes = local.is_none_or(|local| local.last_change_of(identity) <= requested.change);
+        let CachedManifest {
+            manifest,
+            requested,
+        } = cached.as_ref()?;
+        let has_all_changes =
+            local.is_none_or(|local| local.last_change_of(identity) <= requested.change);
         (has_all_changes && requested.is_young()).then(|| Arc::clone(manifest))
     }
 
@@ -235,7 +274,10 @@ impl Slot {
     /// their requests.
     fn put(&self, answer: CachedManifest) {
         let mut cached = self.cached();
-        if cached.as_ref().is_none_or(|before| before.requested <= answer.requested) {
+        if cached
+            .as_ref()
+            .is_none_or(|before| before.requested <= answer.requested)
+        {
             *cached = Some(answer);
         }
     }
@@ -243,13 +285,18 @@ impl Slot {
     /// Whether a definition of the cached manifest names another table.
     fn names(&self, profile: &ServiceProfile, other: &TableName) -> bool {
         self.cached().as_ref().is_some_and(|cached| {
-            let named = cached.manifest.all_definitions().filter_map(|index| index.table.as_ref());
+            let named = cached
+                .manifest
+                .all_definitions()
+                .filter_map(|index| index.table.as_ref());
             { named }.any(|named| profile.is_same_table(named, other))
         })
     }
 
     fn is_young(&self) -> bool {
-        self.cached().as_ref().is_some_and(|cached| cached.requested.is_young())
+        self.cached()
+            .as_ref()
+            .is_some_and(|cached| cached.requested.is_young())
     }
 
     fn cached(&self) -> MutexGuard<'_, Option<CachedManifest>> {
@@ -259,7 +306,10 @@ impl Slot {
 
 impl RequestTime {
     fn now(local: Option<&LocalWriters>) -> Self {
-        Self { change: local.map_or(0, LocalWriters::last_change), at: Instant::now() }
+        Self {
+            change: local.map_or(0, LocalWriters::last_change),
+            at: Instant::now(),
+        }
     }
 
     fn is_young(&self) -> bool {
@@ -284,38 +334,63 @@ impl Manifest {
     /// Moves the definitions to which their other tables have consented to the indexes in force. 1 request for each other table;
     /// none if this table has no pairing id, which every consent names.
     async fn read_consents(&mut self, store: &dyn TableStore, table: &TableName) -> Result<()> {
-        let Some(pairing) = self.pairing() else { return Ok(()) };
+        let Some(pairing) = self.pairing() else {
+            return Ok(());
+        };
         let profile = store.profile();
         let mut others: Vec<TableName> = Vec::new();
-        for other in self.not_in_force.iter().filter_map(|index| index.table.as_ref()) {
-            if !others.iter().any(|known| profile.is_same_table(known, other)) {
+        for other in self
+            .not_in_force
+            .iter()
+            .filter_map(|index| index.table.as_ref())
+        {
+            if !others
+                .iter()
+                .any(|known| profile.is_same_table(known, other))
+            {
                 others.push(other.clone());
             }
         }
         // More tables are not asked: each would cost every reader of the manifest a request.
         let unasked = others.split_off(others.len().min(limits::INDEX_DEFINITIONS));
         let query = Query::new().with_filter(consents_to(profile, table));
-        let reads: Vec<_> = others.iter().map(|other| store.query_all(other, &query)).collect();
-        let answers: Vec<_> = stream::iter(reads).buffered(CONSENTS_AT_ONCE).collect().await;
+        let reads: Vec<_> = others
+            .iter()
+            .map(|other| store.query_all(other, &query))
+            .collect();
+        let answers: Vec<_> = stream::iter(reads)
+            .buffered(CONSENTS_AT_ONCE)
+            .collect()
+            .await;
         let mut consents = HashMap::new();
         for (other, answer) in others.iter().zip(answers) {
             let read = match answer {
                 Ok(rows) => Ok(rows.iter().filter_map(Consent::read).collect::<Vec<_>>()),
                 // A definition makes no table. A dropped table has taken its consents along.
                 Err(error) if error.is_table_not_found() => Ok(Vec::new()),
-                Err(error) if matches!(error.kind(), ErrorKind::Forbidden(_)) => Err(error.to_string()),
+                Err(error) if matches!(error.kind(), ErrorKind::Forbidden(_)) => {
+                    Err(error.to_string())
+                }
                 Err(error) => return Err(error),
             };
             consents.insert(profile.table_identity(other), read);
         }
         for other in unasked {
-            let reason = format!("the definitions name more than {} other tables", limits::INDEX_DEFINITIONS);
+            let reason = format!(
+                "the definitions name more than {} other tables",
+                limits::INDEX_DEFINITIONS
+            );
             consents.insert(profile.table_identity(&other), Err(reason));
         }
         self.admit(|index| {
-            let other = index.table.as_ref().map(|other| profile.table_identity(other));
+            let other = index
+                .table
+                .as_ref()
+                .map(|other| profile.table_identity(other));
             match other.and_then(|other| consents.get(&other)) {
-                Some(Ok(given)) => given.iter().any(|consent| consent.is_to(profile, table, pairing, index)),
+                Some(Ok(given)) => given
+                    .iter()
+                    .any(|consent| consent.is_to(profile, table, pairing, index)),
                 Some(Err(reason)) => {
                     index.unconfirmed = Some(reason.clone());
                     true
@@ -343,7 +418,9 @@ impl PlainWrite {
 
 /// Adds advice if the credential may not read the manifest, for example because it is valid for one partition only.
 fn with_advice(error: Error, table: &TableName) -> Error {
-    let ErrorKind::Forbidden(reason) = error.kind() else { return error };
+    let ErrorKind::Forbidden(reason) = error.kind() else {
+        return error;
+    };
     let kind = ErrorKind::Forbidden(format!(
         "{reason}; a write of '{table}' first reads the table's manifest, and the credential does not allow this. Allow it to read \
          the partition '{MANIFEST_PARTITION}'. If the written entities have no index and no layout, use `unmanaged()` of the table \
@@ -354,7 +431,9 @@ fn with_advice(error: Error, table: &TableName) -> Error {
 
 impl fmt::Debug for ManifestCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManifestCache").field("tables", &self.tables().len()).finish_non_exhaustive()
+        f.debug_struct("ManifestCache")
+            .field("tables", &self.tables().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -385,13 +464,18 @@ impl NewTable {
     /// creation started.
     pub fn created(self) {
         if self.cache.is_current(&self.identity, &self.slot) {
-            self.slot.put(CachedManifest { manifest: Arc::default(), requested: self.requested });
+            self.slot.put(CachedManifest {
+                manifest: Arc::default(),
+                requested: self.requested,
+            });
         }
     }
 }
 
 impl fmt::Debug for NewTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewTable").field("table", &self.identity).finish_non_exhaustive()
+        f.debug_struct("NewTable")
+            .field("table", &self.identity)
+            .finish_non_exhaustive()
     }
 }

@@ -30,7 +30,11 @@ pub use moved_copy::{MovedCopy, own_key_error};
 pub(crate) use pages::{Cursor, Entities, NextPage, Pages, QueryCursor, StoreHandle};
 pub(crate) use row_filter::RowFilter;
 
-pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, LimitKind, Outcome, Result, ServiceAnswer};
+pub use crate::error::{
+    DecodeError, Duplicate, Error, ErrorKind, LimitKind, Outcome, Result, ServiceAnswer,
+};
 pub use crate::limits;
-pub use crate::operation::{BulkOutcome, BulkSummary, GroupTransaction, Operation, OperationKind, Written};
+pub use crate::operation::{
+    BulkOutcome, BulkSummary, GroupTransaction, Operation, OperationKind, Written,
+};
 pub use crate::profile::{KeyOrder, ServiceProfile};

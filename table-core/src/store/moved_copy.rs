@@ -4,7 +4,9 @@ use crate::model::{ETag, Key};
 /// The error of a move to the same key of the same table: the move would delete the entity that it has just written.
 #[doc(hidden)]
 pub fn own_key_error(key: &Key) -> Error {
-    Error::invalid_request(format!("{key} cannot be moved to its own key: give another key or table"))
+    Error::invalid_request(format!(
+        "{key} cannot be moved to its own key: give another key or table"
+    ))
 }
 
 /// The copy that a move of two writes has written at its target. The move deletes the source next; if that fails, it removes the copy.
@@ -20,15 +22,21 @@ pub struct MovedCopy {
 impl MovedCopy {
     /// Creates the copy of a write that did not read the target: it may have replaced an entity.
     pub const fn over_anything(version: Option<ETag>) -> Self {
-        Self { version, has_replaced: true }
+        Self {
+            version,
+            has_replaced: true,
+        }
     }
 
     /// Creates the copy of a write over the entity in the version `replaced`, or over none. `earlier` is the copy that the last attempt has written.
     pub fn over(replaced: Option<&ETag>, version: Option<ETag>, earlier: Option<&Self>) -> Self {
         let is_earlier = earlier.is_some_and(|earlier| earlier.version.as_ref() == replaced);
-        let has_replaced =
-            earlier.is_some_and(|earlier| earlier.has_replaced) || !(replaced.is_none() || is_earlier);
-        Self { version, has_replaced }
+        let has_replaced = earlier.is_some_and(|earlier| earlier.has_replaced)
+            || !(replaced.is_none() || is_earlier);
+        Self {
+            version,
+            has_replaced,
+        }
     }
 
     /// Removes the copy of a move that failed with `error`, and returns the error of the move. `remove` deletes the copy in the version that it gets.
@@ -91,10 +99,21 @@ mod tests {
             assert_eq!(gone.outcome(), Outcome::NotApplied);
         }
         let over_another = MovedCopy::over(Some(&etag("9")), Some(etag("3")), Some(&second));
-        let after = MovedCopy::over(over_another.version.as_ref(), Some(etag("4")), Some(&over_another));
-        for copy in [over_another, after, MovedCopy::over_anything(Some(etag("5")))] {
+        let after = MovedCopy::over(
+            over_another.version.as_ref(),
+            Some(etag("4")),
+            Some(&over_another),
+        );
+        for copy in [
+            over_another,
+            after,
+            MovedCopy::over_anything(Some(etag("5"))),
+        ] {
             let error = copy.removed(Some(Ok(())), missing());
-            assert!(error.is_entity_not_found() && error.outcome() == Outcome::Applied, "{error}");
+            assert!(
+                error.is_entity_not_found() && error.outcome() == Outcome::Applied,
+                "{error}"
+            );
         }
     }
 
@@ -106,7 +125,10 @@ mod tests {
             let error = copy.removed(removal, missing());
             assert_eq!(error.outcome(), Outcome::Applied);
             let source = std::error::Error::source(&error).unwrap().to_string();
-            assert!(source.contains("left a copy") && source.contains(why), "{source}");
+            assert!(
+                source.contains("left a copy") && source.contains(why),
+                "{source}"
+            );
         }
     }
 }

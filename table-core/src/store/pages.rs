@@ -27,7 +27,10 @@ pub(crate) trait Cursor: Sized + Send + Unpin {
 pub(crate) type NextPage<C> = Result<(Page<Entity>, Option<C>)>;
 
 /// A reference to a store, borrowed or shared.
-pub(crate) trait StoreHandle: Deref<Target: TableStore> + Clone + Send + Sync + Unpin {}
+pub(crate) trait StoreHandle:
+    Deref<Target: TableStore> + Clone + Send + Sync + Unpin
+{
+}
 
 impl<H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin> StoreHandle for H {}
 
@@ -51,7 +54,15 @@ impl QueryCursor {
         let wanted = query.top.take();
         let row_filter = RowFilter::default();
         let cycles = CycleDetector::default();
-        let cursor = Self { query, from: None, wanted, page_size, row_filter, removed: 0, cycles };
+        let cursor = Self {
+            query,
+            from: None,
+            wanted,
+            page_size,
+            row_filter,
+            removed: 0,
+            cycles,
+        };
         (wanted != Some(0)).then_some(cursor)
     }
 
@@ -66,7 +77,9 @@ impl QueryCursor {
     /// # Errors
     /// Fails if the continuations form a cycle.
     fn after(mut self, page: &Page<Entity>) -> Result<Option<Self>> {
-        let Some(next) = &page.continuation else { return Ok(None) };
+        let Some(next) = &page.continuation else {
+            return Ok(None);
+        };
         if let Some(wanted) = &mut self.wanted {
             *wanted = wanted.saturating_sub(page.items.len());
             if *wanted == 0 {
@@ -83,7 +96,9 @@ impl Cursor for QueryCursor {
     async fn next_page<H: StoreHandle>(mut self, store: H, table: TableName) -> NextPage<Self> {
         // If earlier pages had rows that the filter removed, ask for as many more rows. Otherwise a query for 1 entity behind
         // 1,000 removed rows would read 1 row per request: 1,000 requests.
-        let top = self.wanted.map(|wanted| wanted.saturating_add(self.removed));
+        let top = self
+            .wanted
+            .map(|wanted| wanted.saturating_add(self.removed));
         self.query.top = top.into_iter().chain(self.page_size).min();
         let mut page = store.query(&table, &self.query, self.from.as_ref()).await?;
         self.removed += self.row_filter.filter_page(&mut page);
@@ -107,17 +122,30 @@ pub(crate) struct Pages<'a, H, C> {
 
 impl<'a, H: StoreHandle + 'a, C: Cursor + 'a> Pages<'a, H, C> {
     pub(crate) fn new(store: H, table: TableName, cursor: Option<C>) -> Self {
-        Self { store, table, cursor, pending: None, prefetched: None }
+        Self {
+            store,
+            table,
+            cursor,
+            pending: None,
+            prefetched: None,
+        }
     }
 
     /// Creates a stream with one error.
     pub(crate) fn failed(store: H, table: TableName, error: Error) -> Self {
-        Self { prefetched: Some(Err(error)), ..Self::new(store, table, None) }
+        Self {
+            prefetched: Some(Err(error)),
+            ..Self::new(store, table, None)
+        }
     }
 
     /// Converts the stream of pages to a stream of entities.
     pub(crate) fn entities(self, prefetch: bool) -> Entities<'a, H, C> {
-        Entities { pages: self, items: Vec::new().into_iter(), prefetch }
+        Entities {
+            pages: self,
+            items: Vec::new().into_iter(),
+            prefetch,
+        }
     }
 
     fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Page<Entity>>>> {
@@ -135,7 +163,9 @@ impl<'a, H: StoreHandle + 'a, C: Cursor + 'a> Pages<'a, H, C> {
 
     fn next_request(&mut self) -> Option<BoxFuture<'a, NextPage<C>>> {
         let cursor = self.cursor.take()?;
-        Some(Box::pin(cursor.next_page(self.store.clone(), self.table.clone())))
+        Some(Box::pin(
+            cursor.next_page(self.store.clone(), self.table.clone()),
+        ))
     }
 
     /// Polls the request for the next page, which [`poll_next`](Stream::poll_next) will return.

@@ -32,7 +32,10 @@ impl RowFilter {
     /// The properties that the filter needs.
     pub(crate) fn needed(&self) -> impl Iterator<Item = &str> {
         let index_name = self.removes_index_entries.then_some(INDEX_NAME);
-        let hidden = self.hidden.iter().flat_map(|(expiries, _)| expiries.names());
+        let hidden = self
+            .hidden
+            .iter()
+            .flat_map(|(expiries, _)| expiries.names());
         index_name.into_iter().chain(self.other_type).chain(hidden)
     }
 
@@ -43,7 +46,9 @@ impl RowFilter {
         if page.items.iter().any(|entity| self.removes(entity)) {
             page.items.retain(|entity| !self.removes(entity));
         }
-        page.items.iter_mut().for_each(|entity| self.remove_added(entity));
+        page.items
+            .iter_mut()
+            .for_each(|entity| self.remove_added(entity));
         before - page.items.len()
     }
 
@@ -56,20 +61,28 @@ impl RowFilter {
 
     /// Returns the properties to read: the caller's, and those that the filter needs.
     pub(crate) fn select(&self, requested: &Select) -> Select {
-        if self.added.is_empty() { requested.clone() } else { requested.union(&self.added) }
+        if self.added.is_empty() {
+            requested.clone()
+        } else {
+            requested.union(&self.added)
+        }
     }
 
     /// Whether reads leave the row out.
     pub(crate) fn removes(&self, entity: &Entity) -> bool {
         (self.removes_system_rows && entity.key().is_system())
             || (self.removes_index_entries && entity.is_index_entry())
-            || self.other_type.is_some_and(|name| entity.properties().find(name).is_some())
+            || self
+                .other_type
+                .is_some_and(|name| entity.properties().find(name).is_some())
             || self.hides(entity)
     }
 
     /// Whether the row has expired or is deleted.
     pub(crate) fn hides(&self, entity: &Entity) -> bool {
-        self.hidden.as_ref().is_some_and(|(expiries, now)| expiries.hides(entity, *now))
+        self.hidden
+            .as_ref()
+            .is_some_and(|(expiries, now)| expiries.hides(entity, *now))
     }
 
     fn remove_added(&self, entity: &mut Entity) {

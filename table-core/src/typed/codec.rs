@@ -117,12 +117,15 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json 
     const TYPE: EdmType = EdmType::String;
 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
-        let json =
-            serde_json::to_string(value).map_err(|e| ValueError::new("a value with a JSON form", e))?;
+        let json = serde_json::to_string(value)
+            .map_err(|e| ValueError::new("a value with a JSON form", e))?;
         // serde_json writes NaN as `null`, from which no number can be read.
         if json.contains("null") {
             serde_json::from_str::<T>(&json).map_err(|e| {
-                ValueError::new("a value whose JSON can be read back (no NaN, no infinity)", e)
+                ValueError::new(
+                    "a value whose JSON can be read back (no NaN, no infinity)",
+                    e,
+                )
             })?;
         }
         if json != "null" {
@@ -198,7 +201,8 @@ where
 
 fn parsed<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, ValueError> {
     let describe = || format!("the text of a {}", std::any::type_name::<T>());
-    text.parse().map_err(|error| ValueError::new(describe(), format_args!("{text:?}: {error}")))
+    text.parse()
+        .map_err(|error| ValueError::new(describe(), format_args!("{text:?}: {error}")))
 }
 
 /// Stores an `Option<T>` by a codec of `T`: `None` is an absent property.
@@ -255,14 +259,20 @@ impl<T: PaddedInteger> Codec<T> for Padded {
     const TYPE: EdmType = EdmType::String;
 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
-        let mut digits = KeyWriter { out: String::new(), format: PartFormat::PLAIN };
+        let mut digits = KeyWriter {
+            out: String::new(),
+            format: PartFormat::PLAIN,
+        };
         value.encode(&mut digits)?;
         sink.put(ValueRef::String(&digits.out));
         Ok(())
     }
 
     fn read(value: ValueRef<'_>) -> Result<T, ValueError> {
-        T::decode(&KeyText { text: text(value)?, format: PartFormat::PLAIN })
+        T::decode(&KeyText {
+            text: text(value)?,
+            format: PartFormat::PLAIN,
+        })
     }
 }
 
@@ -273,7 +283,9 @@ impl<T: PaddedInteger> Codec<Option<T>> for Padded {
     const OPTIONAL: bool = true;
 
     fn write(value: &Option<T>, sink: PropertySink<'_>) -> Result<(), ValueError> {
-        value.as_ref().map_or(Ok(()), |value| Self::write(value, sink))
+        value
+            .as_ref()
+            .map_or(Ok(()), |value| Self::write(value, sink))
     }
 
     fn read(value: ValueRef<'_>) -> Result<Option<T>, ValueError> {

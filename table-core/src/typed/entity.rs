@@ -145,7 +145,9 @@ pub trait EntityPatch: Send + Sync + 'static {
         let properties = self.to_properties()?;
         if properties.is_empty() {
             let name = Self::Entity::SCHEMA.rust_name;
-            return Err(Error::invalid_request(format!("the patch of the {name} {key} sets no field")));
+            return Err(Error::invalid_request(format!(
+                "the patch of the {name} {key} sets no field"
+            )));
         }
         Ok(Entity::from_parts(key, properties))
     }
@@ -160,7 +162,10 @@ pub struct EntityKey<T> {
 impl<T> EntityKey<T> {
     /// Creates the key of an entity of `T` from a key, without a check.
     pub const fn new(key: Key) -> Self {
-        Self { key, of: PhantomData }
+        Self {
+            key,
+            of: PhantomData,
+        }
     }
 
     /// Returns the key.
@@ -201,7 +206,10 @@ pub struct PartitionOf<T> {
 impl<T> PartitionOf<T> {
     /// Creates the partition from a PartitionKey, without a check.
     pub const fn new(partition: PartitionKey) -> Self {
-        Self { partition, of: PhantomData }
+        Self {
+            partition,
+            of: PhantomData,
+        }
     }
 
     /// Converts to a partition of another type without a check.
@@ -220,7 +228,10 @@ macro_rules! wrapper {
     ($name:ident, $field:ident) => {
         impl<T> Clone for $name<T> {
             fn clone(&self) -> Self {
-                Self { $field: self.$field.clone(), of: PhantomData }
+                Self {
+                    $field: self.$field.clone(),
+                    of: PhantomData,
+                }
             }
         }
 

@@ -192,17 +192,27 @@ impl<E, V, C> Field<E, V, C> {
     }
 
     /// Compares with the stored form of the value.
-    pub(super) fn compare_stored(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
+    pub(super) fn compare_stored(
+        self,
+        comparison: Comparison,
+        value: impl Operand<V>,
+    ) -> Condition<E>
     where
         C: Comparable<V>,
     {
         let value = written(|sink| C::write(&value.into_operand(), sink));
         let filter = match value {
             Ok(Some(value)) => Ok(Filter::compare(self.name, comparison, value)),
-            Ok(None) => Err(Error::invalid_value(self.name, "an absent value cannot be compared")),
+            Ok(None) => Err(Error::invalid_value(
+                self.name,
+                "an absent value cannot be compared",
+            )),
             Err(error) => Err(Error::invalid_value(self.name, error.to_string())),
         };
-        Condition { filter, of: PhantomData }
+        Condition {
+            filter,
+            of: PhantomData,
+        }
     }
 
     /// Matches if the entity does not have the property: the field is `None`. Counts as 2 comparisons.
@@ -266,7 +276,11 @@ impl<E, G> FieldGroup<E, G> {
     /// Creates the flattened field of a group whose names have a prefix. `properties` are the properties of the group, with the
     /// prefix in their names.
     pub const fn with_prefix(prefix: &'static str, properties: &'static [PropertySchema]) -> Self {
-        Self { prefix, properties, of: PhantomData }
+        Self {
+            prefix,
+            properties,
+            of: PhantomData,
+        }
     }
 
     /// Returns a field of the group as a field of the entity.
@@ -280,7 +294,10 @@ impl<E, G> FieldGroup<E, G> {
 impl<E> Condition<E> {
     /// Creates a condition from a filter, without a check that its names belong to `E`.
     pub const fn new(filter: Filter) -> Self {
-        Self { filter: Ok(filter), of: PhantomData }
+        Self {
+            filter: Ok(filter),
+            of: PhantomData,
+        }
     }
 
     /// Returns a condition that matches if both conditions match.
@@ -304,12 +321,18 @@ impl<E> Condition<E> {
     }
 
     pub(super) fn map(self, convert: impl FnOnce(Filter) -> Filter) -> Self {
-        Self { filter: self.filter.map(convert), of: PhantomData }
+        Self {
+            filter: self.filter.map(convert),
+            of: PhantomData,
+        }
     }
 
     fn join(self, other: Self, join: fn(Filter, Filter) -> Filter) -> Self {
         let filter = self.filter.and_then(|left| Ok(join(left, other.filter?)));
-        Self { filter, of: PhantomData }
+        Self {
+            filter,
+            of: PhantomData,
+        }
     }
 }
 
@@ -363,7 +386,10 @@ impl<E> KeyField<E> {
 impl<E> KeyField<E> {
     /// Creates a field with this name in the struct.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, of: PhantomData }
+        Self {
+            name,
+            of: PhantomData,
+        }
     }
 }
 

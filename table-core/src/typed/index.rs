@@ -50,7 +50,12 @@ pub struct IndexEntries<T> {
 impl<T> IndexEntries<T> {
     /// Creates a range of entries, without a check that the index has entries there.
     pub const fn new(index: &'static str, partition: PartitionKey, rows: Range) -> Self {
-        Self { index, partition, rows, of: PhantomData }
+        Self {
+            index,
+            partition,
+            rows,
+            of: PhantomData,
+        }
     }
 
     /// Returns the name of the index.
@@ -129,14 +134,20 @@ pub trait PartRange<V> {
 
 impl<V, U: Operand<V>> PartRange<V> for ops::Range<U> {
     fn into_bounds(self) -> (Bound<V>, Bound<V>) {
-        (Bound::Included(self.start.into_operand()), Bound::Excluded(self.end.into_operand()))
+        (
+            Bound::Included(self.start.into_operand()),
+            Bound::Excluded(self.end.into_operand()),
+        )
     }
 }
 
 impl<V, U: Operand<V>> PartRange<V> for ops::RangeInclusive<U> {
     fn into_bounds(self) -> (Bound<V>, Bound<V>) {
         let (start, end) = self.into_inner();
-        (Bound::Included(start.into_operand()), Bound::Included(end.into_operand()))
+        (
+            Bound::Included(start.into_operand()),
+            Bound::Included(end.into_operand()),
+        )
     }
 }
 
@@ -160,7 +171,10 @@ impl<V, U: Operand<V>> PartRange<V> for ops::RangeToInclusive<U> {
 
 impl<V, U: Operand<V>> PartRange<V> for (Bound<U>, Bound<U>) {
     fn into_bounds(self) -> (Bound<V>, Bound<V>) {
-        (self.0.map(Operand::into_operand), self.1.map(Operand::into_operand))
+        (
+            self.0.map(Operand::into_operand),
+            self.1.map(Operand::into_operand),
+        )
     }
 }
 
@@ -184,7 +198,11 @@ impl EntriesBuilder {
     /// Starts with all entries in a partition of an index.
     pub fn new(index: &'static str, partition: Result<String>, template: &'static str) -> Self {
         let rows = Ok(Rows::Prefix(KeyBuilder::new("RowKey", template)));
-        Self { index, partition: partition.and_then(PartitionKey::new), rows }
+        Self {
+            index,
+            partition: partition.and_then(PartitionKey::new),
+            rows,
+        }
     }
 
     /// Appends text of the template.
@@ -202,7 +220,11 @@ impl EntriesBuilder {
     /// Appends the start of a text part. Must be the last step.
     #[must_use]
     pub fn starting(self, prefix: &str, format: PartFormat) -> Self {
-        self.then(|key| Ok(Rows::Range(starting_with(&key.text_prefix(prefix, format).finish()))))
+        self.then(|key| {
+            Ok(Rows::Range(starting_with(
+                &key.text_prefix(prefix, format).finish(),
+            )))
+        })
     }
 
     /// Appends a range of a part. Must be the last step. `ends` says whether the key ends with the part.
@@ -215,7 +237,11 @@ impl EntriesBuilder {
         ends: bool,
     ) -> Self {
         self.then(|key| {
-            let text = |value: P| key.clone().part(name, &value, format).map(KeyBuilder::finish);
+            let text = |value: P| {
+                key.clone()
+                    .part(name, &value, format)
+                    .map(KeyBuilder::finish)
+            };
             // An open end of the range is the end of the prefix that the earlier parts give, not of the partition.
             let all = starting_with(&key.clone().finish());
             let from = match from {
@@ -271,7 +297,10 @@ fn starting_with(text: &str) -> Range {
         return Range::ALL;
     }
     let to = key_order::prefix_end(text).map_or(Bound::Unbounded, Bound::Excluded);
-    Range { from: Bound::Included(text.to_owned()), to }
+    Range {
+        from: Bound::Included(text.to_owned()),
+        to,
+    }
 }
 
 /// Returns the lower bound of the keys after a range.

@@ -10,11 +10,19 @@ impl Layout {
     pub fn from_schema(schema: &Schema) -> Self {
         match schema {
             Schema { wide: true, .. } => Self::Wide,
-            Schema { spread: Some(Spread { buckets, salt }), .. } => {
-                Self::Spread { buckets: *buckets, salt: (*salt).into() }
-            }
+            Schema {
+                spread: Some(Spread { buckets, salt }),
+                ..
+            } => Self::Spread {
+                buckets: *buckets,
+                salt: (*salt).into(),
+            },
             _ => Self::of_one_row(
-                schema.properties.iter().filter(|p| p.large.is_some()).map(|p| p.name.into()),
+                schema
+                    .properties
+                    .iter()
+                    .filter(|p| p.large.is_some())
+                    .map(|p| p.name.into()),
             ),
         }
     }
@@ -60,8 +68,12 @@ impl StoredType {
         if self.layout.serves(schema) {
             return Ok(());
         }
-        let (name, program, stored, own) =
-            (self.name(), schema.rust_name, &self.layout, Layout::from_schema(schema));
+        let (name, program, stored, own) = (
+            self.name(),
+            schema.rust_name,
+            &self.layout,
+            Layout::from_schema(schema),
+        );
         let remedy = match (stored, &own) {
             (Layout::Spread { .. }, Layout::Spread { .. }) => {
                 "change the buckets by a migration (`SpreadTable::with_previous`, then `migrate`)"
@@ -78,8 +90,14 @@ impl StoredType {
     /// # Errors
     /// Fails if the program would write such a property in plaintext; the error names the property.
     pub fn check_encrypted(&self, table: &TableName, schema: &Schema) -> Result<()> {
-        let mut in_plaintext = schema.properties.iter().filter(|p| !p.encrypted).map(|p| p.name);
-        let Some(property) = in_plaintext.find(|name| self.encrypted.contains(*name)) else { return Ok(()) };
+        let mut in_plaintext = schema
+            .properties
+            .iter()
+            .filter(|p| !p.encrypted)
+            .map(|p| p.name);
+        let Some(property) = in_plaintext.find(|name| self.encrypted.contains(*name)) else {
+            return Ok(());
+        };
         let name = schema.rust_name;
         Err(Error::invalid_request(format!(
             "the manifest of the table '{table}' says that '{property}' of {name} is encrypted, and this program would write it in \
@@ -92,12 +110,17 @@ impl StoredType {
     /// # Errors
     /// Fails if the declarations differ: a program that does not know when an entity expires would show it after that time.
     pub fn check_expiry(&self, table: &TableName, schema: &Schema) -> Result<()> {
-        let Some(stored) = &self.expiry else { return Ok(()) };
+        let Some(stored) = &self.expiry else {
+            return Ok(());
+        };
         if self.version != schema.version.cast_signed() || schema.expiry.as_ref() == Some(stored) {
             return Ok(());
         }
         let (name, version) = (schema.rust_name, self.version);
-        let own = schema.expiry.as_ref().map_or_else(|| "no expiry".to_owned(), described);
+        let own = schema
+            .expiry
+            .as_ref()
+            .map_or_else(|| "no expiry".to_owned(), described);
         Err(Error::invalid_request(format!(
             "the manifest of the table '{table}' says that {name} in version {version} has {}, and this program declares {own}: declare \
              the same `#[expires]` and `#[deleted_at]`, or another `version`",
@@ -108,17 +131,29 @@ impl StoredType {
 
 /// Returns the declarations of an expiry, for errors.
 fn described(expiry: &Expiry) -> String {
-    let expires = expiry.expires.as_ref().map(|name| format!("the expiry '{name}'"));
+    let expires = expiry
+        .expires
+        .as_ref()
+        .map(|name| format!("the expiry '{name}'"));
     let deleted = expiry.deleted.as_ref();
-    let deleted = deleted.map(|name| format!("the deletion '{name}', kept for {} days", expiry.keep_days));
-    expires.into_iter().chain(deleted).collect::<Vec<_>>().join(" and ")
+    let deleted =
+        deleted.map(|name| format!("the deletion '{name}', kept for {} days", expiry.keep_days));
+    expires
+        .into_iter()
+        .chain(deleted)
+        .collect::<Vec<_>>()
+        .join(" and ")
 }
 
 impl Manifest {
     /// Returns the row of a type; `None` if no program has opened the table for it.
     pub fn type_of(&self, entity: &EntityType) -> Option<&StoredType> {
-        let is_of_type =
-            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.has_same_rows(entity));
+        let is_of_type = |stored: &&StoredType| {
+            stored
+                .entity
+                .as_ref()
+                .is_some_and(|of| of.has_same_rows(entity))
+        };
         self.types.iter().find(is_of_type)
     }
 
@@ -135,8 +170,12 @@ impl Manifest {
             return Ok(());
         }
         let entity = schema.entity_type();
-        let is_nested =
-            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.is_nested_with(&entity));
+        let is_nested = |stored: &&StoredType| {
+            stored
+                .entity
+                .as_ref()
+                .is_some_and(|of| of.is_nested_with(&entity))
+        };
         if let Some(other) = self.types.iter().find(is_nested) {
             let (own, name) = (schema.rust_name, other.name());
             return Err(Error::invalid_request(format!(
@@ -151,9 +190,15 @@ impl Manifest {
         }
         let may_share_rows = |stored: &&StoredType| {
             stored.layout.large().is_none()
-                && stored.entity.as_ref().is_some_and(|of| !of.is_disjoint_from(&entity))
+                && stored
+                    .entity
+                    .as_ref()
+                    .is_some_and(|of| !of.is_disjoint_from(&entity))
         };
-        self.types.iter().find(may_share_rows).map_or(Ok(()), |other| other.check_layout(table, schema))
+        self.types
+            .iter()
+            .find(may_share_rows)
+            .map_or(Ok(()), |other| other.check_layout(table, schema))
     }
 
     /// Returns the row of a type as a program with this schema has to write it; `None` if the manifest says everything

@@ -20,14 +20,20 @@ mod width;
 
 pub use crate::manifest::Discriminator;
 pub use crate::model::{Property, PropertySink, Text};
-pub use codec::{AsText, Codec, Comparable, Json, Optional, Padded, PaddedInteger, Plain, PrefixComparable};
+pub use codec::{
+    AsText, Codec, Comparable, Json, Optional, Padded, PaddedInteger, Plain, PrefixComparable,
+};
 #[cfg(feature = "derive")]
 pub use derive_macros::{EntityResolver, Property, PropertyGroup, TableEntity};
 pub use derived::PropertyGroup;
-pub use entity::{EntityKey, EntityPatch, Expires, FromEntity, PartitionOf, SoftDelete, TableEntity};
+pub use entity::{
+    EntityKey, EntityPatch, Expires, FromEntity, PartitionOf, SoftDelete, TableEntity,
+};
 #[doc(hidden)]
 pub use field::{ComparesWithEncrypted, ComparesWithKey, ComparesWithSplit};
-pub use field::{Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField};
+pub use field::{
+    Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField,
+};
 pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
 pub use record::Record;
 #[doc(hidden)]
@@ -46,8 +52,8 @@ pub mod upgrade {
 }
 pub use serde_form::Serde;
 pub use table::{
-    KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup, TableQuery,
-    Upgrade, UpgradeCursor, UpgradeReport, Versioned,
+    KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup,
+    TableQuery, Upgrade, UpgradeCursor, UpgradeReport, Versioned,
 };
 pub use width::ExactWidth;
 

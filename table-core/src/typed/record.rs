@@ -53,7 +53,11 @@ impl<G: PropertyGroup> Record for G {
     }
 
     fn encrypted() -> Vec<&'static str> {
-        G::PROPERTIES.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
+        G::PROPERTIES
+            .iter()
+            .filter(|p| p.encrypted)
+            .map(|p| p.name)
+            .collect()
     }
 
     fn read_from(entity: &Entity) -> Result<Self> {

@@ -28,13 +28,19 @@ pub async fn permit_registered(
     loop {
         let permitted = manifests.plain_write(store, table).await?;
         let missing = check(permitted.manifest())?;
-        let Some(row) = missing.filter(|_| !manifests.is_unmanaged()) else { return Ok(permitted) };
-        permitted.manifest().check_type_row(table, &schema.entity_type())?;
+        let Some(row) = missing.filter(|_| !manifests.is_unmanaged()) else {
+            return Ok(permitted);
+        };
+        permitted
+            .manifest()
+            .check_type_row(table, &schema.entity_type())?;
         let operation = row.operation()?;
         let key = operation.key().clone();
         match store.write(table, operation).await {
             Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {}
-            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(table, key)),
+            Err(error) if error.is_conflict() => {
+                return Err(Error::precondition_failed(table, key));
+            }
             // The row of the manifest may be written; the entity is not.
             // An ambiguous error has the kind of the lost answer (`in_doubt`), never of a conflict, so this cannot make a conflict of it.
             Err(error) => {
@@ -58,7 +64,9 @@ pub async fn permit_registered(
 
 /// Adds advice if the credential may not write the manifest, for example because it may only update rows.
 fn with_advice(error: Error, table: &TableName, schema: &Schema) -> Error {
-    let ErrorKind::Forbidden(reason) = error.kind() else { return error };
+    let ErrorKind::Forbidden(reason) = error.kind() else {
+        return error;
+    };
     let kind = ErrorKind::Forbidden(format!(
         "{reason}; the first write of {} to '{table}' adds the type to the table's manifest, and the credential does not allow this: \
          write an entity of the type once by a program that may write the partition '{MANIFEST_PARTITION}'",

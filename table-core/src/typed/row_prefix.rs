@@ -30,7 +30,10 @@ impl<T> RowPrefix<T> {
 
     /// Creates a prefix, or keeps the error of its encoding for the use of the prefix.
     pub(crate) const fn from_result(text: Result<String>) -> Self {
-        Self { text, of: PhantomData }
+        Self {
+            text,
+            of: PhantomData,
+        }
     }
 
     /// Converts to a prefix of another type without a check.
@@ -94,7 +97,10 @@ impl<T> PartitionPrefix<T> {
     }
 
     const fn from_result(text: Result<String>) -> Self {
-        Self { text, of: PhantomData }
+        Self {
+            text,
+            of: PhantomData,
+        }
     }
 
     /// Converts to a prefix of another type without a check.

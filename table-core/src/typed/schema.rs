@@ -54,7 +54,11 @@ impl Schema {
     /// Returns the type as the manifest names it: type name and discriminator, without key templates.
     pub fn entity_type(&self) -> EntityType {
         let (name, discriminator) = (self.type_name.into(), self.discriminator.clone());
-        EntityType { name, discriminator, ..EntityType::ANY }
+        EntityType {
+            name,
+            discriminator,
+            ..EntityType::ANY
+        }
     }
 }
 
@@ -100,8 +104,9 @@ pub struct PropertySchema {
 impl PropertySchema {
     /// Whether rows have the property, or a part of it, under this name: its name or an alias.
     pub(crate) fn has_name(&self, name: &str) -> bool {
-        let matches =
-            |name: &str, whole: &str| name == whole || (self.split && is_part(NamePieces::of(name), whole));
+        let matches = |name: &str, whole: &str| {
+            name == whole || (self.split && is_part(NamePieces::of(name), whole))
+        };
         let former = name.strip_prefix(self.alias_prefix);
         matches(name, self.name)
             || former.is_some_and(|name| self.aliases.iter().any(|alias| matches(name, alias)))
@@ -160,7 +165,9 @@ impl Schema {
         if stored <= i64::from(self.version) || self.is_later_but_readable(entity)? {
             return Ok(());
         }
-        let Self { rust_name, version, .. } = self;
+        let Self {
+            rust_name, version, ..
+        } = self;
         Err(Error::invalid_request(format!(
             "{} is stored in version {stored} of the schema of {rust_name}, and this program knows version {version}: properties of \
              the later version would be lost; write the entity with a program that knows version {stored}",
@@ -205,13 +212,18 @@ impl Schema {
             }
         }
         // A type with a field for all other properties has decided about them.
-        if self.keeps_rest && self.of_version(version).is_none_or(|read_by| read_by.keeps_rest) {
+        if self.keeps_rest
+            && self
+                .of_version(version)
+                .is_none_or(|read_by| read_by.keeps_rest)
+        {
             return Ok(());
         }
         for property in old.properties() {
             let name = property.name();
             if !self.has_known_name(name) && name != WRITE_ID_PROPERTY && new.get(name).is_none() {
-                new.properties_mut().push(name, property.value(), property.is_encrypted());
+                new.properties_mut()
+                    .push(name, property.value(), property.is_encrypted());
             }
         }
         Ok(())
@@ -223,10 +235,16 @@ impl Schema {
     /// Fails for a spread or wide type.
     pub(super) fn check_one_row(&self) -> Result<()> {
         let (reason, table) = match self {
-            Self { spread: Some(_), .. } => {
-                ("its key is stored with a bucket", "`table_patterns::spread::SpreadTable`")
-            }
-            Self { wide: true, .. } => ("it may take several rows", "`table_patterns::wide::WideTable`"),
+            Self {
+                spread: Some(_), ..
+            } => (
+                "its key is stored with a bucket",
+                "`table_patterns::spread::SpreadTable`",
+            ),
+            Self { wide: true, .. } => (
+                "it may take several rows",
+                "`table_patterns::wide::WideTable`",
+            ),
             _ => return Ok(()),
         };
         let name = self.rust_name;
@@ -248,8 +266,13 @@ impl Schema {
     pub(super) fn has_known_name(&self, name: &str) -> bool {
         [Self::VERSION_PROPERTY, Self::READER_PROPERTY].contains(&name)
             || self.discriminator.property() == Some(name)
-            || self.properties.iter().any(|property| property.has_name(name))
-            || self.previous.is_some_and(|previous| previous.has_known_name(name))
+            || self
+                .properties
+                .iter()
+                .any(|property| property.has_name(name))
+            || self
+                .previous
+                .is_some_and(|previous| previous.has_known_name(name))
     }
 }
 
@@ -261,7 +284,13 @@ fn version_in(schema: &Schema, entity: &Entity, name: &str) -> Result<Option<i64
         Some(ValueRef::Int64(version)) => Ok(Some(version)),
         Some(other) => {
             let found = other.edm_type().name();
-            Err(Error::decode(schema.rust_name, entity.key(), name, "a schema version (integer)", found))
+            Err(Error::decode(
+                schema.rust_name,
+                entity.key(),
+                name,
+                "a schema version (integer)",
+                found,
+            ))
         }
     }
 }
@@ -304,7 +333,10 @@ impl Requirements {
     /// Returns the requirements of a type that has only these properties of the entity, none of which is large.
     #[must_use]
     pub fn projected(self, properties: &[PropertySchema]) -> Self {
-        Self { large: Vec::new(), ..self.with_properties(properties) }
+        Self {
+            large: Vec::new(),
+            ..self.with_properties(properties)
+        }
     }
 
     /// Returns the requirements of an enum over several types.
@@ -324,18 +356,33 @@ impl Requirements {
 
     /// Returns the types that expire.
     pub fn expiries(&self) -> Expiries {
-        let expiry = |schema: &&'static Schema| Some((schema.entity_type(), schema.expiry.clone()?));
+        let expiry =
+            |schema: &&'static Schema| Some((schema.entity_type(), schema.expiry.clone()?));
         Expiries::new(self.schemas.iter().filter_map(expiry))
     }
 
     /// Returns the properties with the times of expiry and deletion.
     pub fn times(&self) -> Vec<&str> {
-        let expiries = self.schemas.iter().filter_map(|schema| schema.expiry.as_ref());
-        expiries.flat_map(|expiry| expiry.names().map(|name| &**name)).collect()
+        let expiries = self
+            .schemas
+            .iter()
+            .filter_map(|schema| schema.expiry.as_ref());
+        expiries
+            .flat_map(|expiry| expiry.names().map(|name| &**name))
+            .collect()
     }
 
     fn with_properties(self, properties: &[PropertySchema]) -> Self {
-        let names = |encrypted| properties.iter().filter(move |p| p.encrypted == encrypted).map(|p| p.name);
-        Self { encrypted: names(true).collect(), unencrypted: names(false).collect(), ..self }
+        let names = |encrypted| {
+            properties
+                .iter()
+                .filter(move |p| p.encrypted == encrypted)
+                .map(|p| p.name)
+        };
+        Self {
+            encrypted: names(true).collect(),
+            unencrypted: names(false).collect(),
+            ..self
+        }
     }
 }

@@ -55,7 +55,10 @@ pub(super) const fn is_part(name: NamePieces<'_>, whole: &str) -> bool {
 /// Appends a value as one property, or in parts if one property cannot hold it.
 pub(super) fn push(properties: &mut Properties, name: &str, value: ValueRef<'_>, encrypt: bool) {
     let parts: Vec<ValueRef<'_>> = match value {
-        ValueRef::String(text) => text_parts(text, encrypt).into_iter().map(ValueRef::String).collect(),
+        ValueRef::String(text) => text_parts(text, encrypt)
+            .into_iter()
+            .map(ValueRef::String)
+            .collect(),
         ValueRef::Binary(bytes) => bytes.chunks(BINARY_BYTES).map(ValueRef::Binary).collect(),
         _ => Vec::new(),
     };
@@ -153,17 +156,32 @@ impl<'a> Parts<'a> {
                 Err(bad(property.name().to_owned(), expected, found))
             }
         };
-        let bad_count = || bad(count_name(name), "the number of parts as an Edm.Int32", "no such number");
+        let bad_count = || {
+            bad(
+                count_name(name),
+                "the number of parts as an Edm.Int32",
+                "no such number",
+            )
+        };
         let count = self.count.as_ref().ok_or_else(bad_count)?;
         check_mark(count)?;
-        let ValueRef::Int32(count) = count.value() else { return Err(bad_count()) };
-        let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or_else(bad_count)?;
+        let ValueRef::Int32(count) = count.value() else {
+            return Err(bad_count());
+        };
+        let count = usize::try_from(count)
+            .ok()
+            .filter(|count| *count > 0)
+            .ok_or_else(bad_count)?;
         let (mut text, mut bytes) = (String::new(), Vec::new());
         for number in 1..=count {
-            let position = self.numbered.binary_search_by_key(&number, |(number, _)| *number);
+            let position = self
+                .numbered
+                .binary_search_by_key(&number, |(number, _)| *number);
             let property = part_name(name, number);
             let expected = format!("part {number} of {count} as an {}", edm_type.name());
-            let Ok(position) = position else { return Err(bad(property, &expected, "no such property")) };
+            let Ok(position) = position else {
+                return Err(bad(property, &expected, "no such property"));
+            };
             let part = &self.numbered[position].1;
             check_mark(part)?;
             match (edm_type, part.value()) {
@@ -194,7 +212,8 @@ impl super::Schema {
         for split in self.properties.iter().filter(|property| property.split) {
             let has = |property: PropertyRef<'_>| split.has_name(property.name());
             if over.properties().iter().any(has) {
-                from.properties_mut().retain(|property| !split.has_name(property.name()));
+                from.properties_mut()
+                    .retain(|property| !split.has_name(property.name()));
             }
         }
     }
@@ -220,11 +239,19 @@ mod tests {
             ("Body", None),
         ] {
             for candidate in ["A", "A_Part1", "Bod", "Body", "Body_Part", "Body_Part1"] {
-                assert_eq!(is_part(NamePieces::of(name), candidate), whole == Some(candidate), "{name}");
+                assert_eq!(
+                    is_part(NamePieces::of(name), candidate),
+                    whole == Some(candidate),
+                    "{name}"
+                );
                 // The same name as the alias of a flattened group with a prefix.
                 for (prefix, alias) in (0..name.len()).map(|at| name.split_at(at)) {
                     let pieces = NamePieces(prefix, alias);
-                    assert_eq!(is_part(pieces, candidate), whole == Some(candidate), "{prefix} {alias}");
+                    assert_eq!(
+                        is_part(pieces, candidate),
+                        whole == Some(candidate),
+                        "{prefix} {alias}"
+                    );
                 }
             }
         }
@@ -234,13 +261,23 @@ mod tests {
     fn parts_are_as_long_as_a_property_and_keep_characters_whole() {
         let text = format!("{}{}", "a".repeat(STRING_UNITS - 1), "\u{1F600}".repeat(3));
         let parts = text_parts(&text, false);
-        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [STRING_UNITS - 1, 12]);
+        assert_eq!(
+            parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+            [STRING_UNITS - 1, 12]
+        );
         assert_eq!(parts.concat(), text);
         // Three bytes of UTF-8, one unit of UTF-16.
         let text = "\u{20AC}".repeat(STRING_UNITS + 1);
-        let lengths =
-            |encrypt| text_parts(&text, encrypt).iter().map(|part| part.len() / 3).collect::<Vec<_>>();
+        let lengths = |encrypt| {
+            text_parts(&text, encrypt)
+                .iter()
+                .map(|part| part.len() / 3)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(lengths(false), [STRING_UNITS, 1]);
-        assert_eq!(lengths(true), [BINARY_BYTES / 3, STRING_UNITS + 1 - BINARY_BYTES / 3]);
+        assert_eq!(
+            lengths(true),
+            [BINARY_BYTES / 3, STRING_UNITS + 1 - BINARY_BYTES / 3]
+        );
     }
 }

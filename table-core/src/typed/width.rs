@@ -24,15 +24,29 @@ impl<E, V, C> ExactWidth<E, V, C> {
 /// Extends a comparison to integers of other widths: a typed read accepts an Int32 for an Int64, and an integer for a
 /// Double, so a filter must find them.
 pub(super) fn widened(filter: Filter) -> Filter {
-    let FilterNode::Compare { property, comparison, value } = filter.node() else { return filter };
+    let FilterNode::Compare {
+        property,
+        comparison,
+        value,
+    } = filter.node()
+    else {
+        return filter;
+    };
     let (comparison, others) = match value {
         EdmValue::Int64(value) => (*comparison, int32_for_int64(property, *comparison, *value)),
-        EdmValue::Double(value) => (*comparison, integers_for_double(property, *comparison, *value)),
+        EdmValue::Double(value) => (
+            *comparison,
+            integers_for_double(property, *comparison, *value),
+        ),
         _ => return filter,
     };
     let Some(others) = others else { return filter };
     // A property of another type differs from every literal.
-    if comparison == Comparison::NotEqual { filter.and(others) } else { filter.or(others) }
+    if comparison == Comparison::NotEqual {
+        filter.and(others)
+    } else {
+        filter.or(others)
+    }
 }
 
 /// Returns the comparison of integers for a comparison with a Double; `None` if the Double literal alone gives the right
@@ -50,15 +64,19 @@ fn integers_for_double(property: &str, comparison: Comparison, value: f64) -> Op
     let (floor, ceil) = (near.floor() as i128, near.ceil() as i128);
     match comparison {
         Comparison::Equal | Comparison::NotEqual if floor != ceil || near != value => None,
-        Comparison::Equal | Comparison::NotEqual => match (i32::try_from(floor), i64::try_from(floor)) {
-            (Ok(value), _) => Some(Filter::compare(property, comparison, value)),
-            (Err(_), Ok(value)) => Some(Filter::compare(property, comparison, value)),
-            (Err(_), Err(_)) => None,
-        },
+        Comparison::Equal | Comparison::NotEqual => {
+            match (i32::try_from(floor), i64::try_from(floor)) {
+                (Ok(value), _) => Some(Filter::compare(property, comparison, value)),
+                (Err(_), Ok(value)) => Some(Filter::compare(property, comparison, value)),
+                (Err(_), Err(_)) => None,
+            }
+        }
         // `>` needs the smallest bound of `ge` that the Double `value` itself does not satisfy. Above 2^53 an Int64 literal is rounded when it is
         // compared with a Double: `floor + 1` becomes `value` again, and the Double `value` would match. `next_up` is the
         // next number that stays distinct. The Int64 values in between are no Doubles, so a read refuses them anyway. `<` is the mirror image.
-        Comparison::GreaterThan => at_least(property, (floor + 1).max(near.next_up().floor() as i128)),
+        Comparison::GreaterThan => {
+            at_least(property, (floor + 1).max(near.next_up().floor() as i128))
+        }
         Comparison::GreaterThanOrEqual => at_least(property, ceil),
         Comparison::LessThan => at_most(property, (ceil - 1).min(near.next_down().ceil() as i128)),
         Comparison::LessThanOrEqual => at_most(property, floor),
@@ -80,7 +98,8 @@ fn at_most(property: &str, most: i128) -> Option<Filter> {
     if let Ok(most) = i32::try_from(most) {
         return Some(Filter::le(property, most));
     }
-    let of_int64 = (most >= i64::MIN.into()).then(|| Filter::le(property, most.min(i64::MAX.into()) as i64));
+    let of_int64 =
+        (most >= i64::MIN.into()).then(|| Filter::le(property, most.min(i64::MAX.into()) as i64));
     // Above all Int32 values: each of them matches.
     let every_int32 = (most > 0).then(|| Filter::le(property, i32::MAX));
     or_both(of_int64, every_int32)
@@ -100,7 +119,9 @@ fn int32_for_int64(property: &str, comparison: Comparison, value: i64) -> Option
     match (i32::try_from(value), comparison) {
         (Ok(value), _) => Some(Filter::compare(property, comparison, value)),
         (Err(_), LessThan | LessThanOrEqual) if value > 0 => Some(Filter::le(property, i32::MAX)),
-        (Err(_), GreaterThan | GreaterThanOrEqual) if value < 0 => Some(Filter::ge(property, i32::MIN)),
+        (Err(_), GreaterThan | GreaterThanOrEqual) if value < 0 => {
+            Some(Filter::ge(property, i32::MIN))
+        }
         (Err(_), _) => None,
     }
 }

@@ -76,7 +76,9 @@ impl Container {
 
     /// Returns the path of the crate that the generated code calls.
     pub(crate) fn krate(&self) -> Path {
-        self.krate.clone().unwrap_or_else(|| parse_quote!(::table_core))
+        self.krate
+            .clone()
+            .unwrap_or_else(|| parse_quote!(::table_core))
     }
 
     /// Sets the value of one setting, whose name is known.
@@ -89,10 +91,17 @@ impl Container {
             "salt" => set_setting(&mut self.salt, item.string(errors), item, errors),
             "previous" => set_setting(&mut self.previous, item.ty(errors), item, errors),
             "rename_all" => set_setting(&mut self.rename_all, case(item, errors), item, errors),
-            "partition_key" => set_setting(&mut self.partition_key, item.string(errors), item, errors),
+            "partition_key" => {
+                set_setting(&mut self.partition_key, item.string(errors), item, errors)
+            }
             "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
             "discriminator" => {
-                set_setting(&mut self.discriminator, discriminator(item, errors), item, errors);
+                set_setting(
+                    &mut self.discriminator,
+                    discriminator(item, errors),
+                    item,
+                    errors,
+                );
             }
             "projection_of" => set_setting(&mut self.projection_of, item.ty(errors), item, errors),
             "integer" => set_setting(&mut self.integer, item.flag(errors), item, errors),
@@ -107,7 +116,10 @@ fn case(item: &Item, errors: &Errors) -> Option<(LitStr, Case)> {
     let text = item.string(errors)?;
     let case = Case::parse(&text.value());
     if case.is_none() {
-        errors.push(&text, format!("unknown naming rule; use one of {}", Case::names()));
+        errors.push(
+            &text,
+            format!("unknown naming rule; use one of {}", Case::names()),
+        );
     }
     Some((text, case?))
 }
@@ -149,7 +161,9 @@ impl VariantAttrs {
     pub(crate) fn parse(attrs: &[Attribute], errors: &Errors) -> Self {
         let mut out = Self::default();
         for attr in attrs.iter().filter(|a| a.path().is_ident("entity")) {
-            items(attr, errors).iter().for_each(|item| out.read_setting(item, errors));
+            items(attr, errors)
+                .iter()
+                .for_each(|item| out.read_setting(item, errors));
         }
         out
     }

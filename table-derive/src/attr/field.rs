@@ -67,8 +67,9 @@ pub(crate) struct DefaultAttr {
     pub(crate) path: Option<Path>,
 }
 
-const ENTITY_SETTINGS: &[&str] =
-    &["rename", "alias", "default", "skip", "flatten", "json", "text", "rest", "split", "with"];
+const ENTITY_SETTINGS: &[&str] = &[
+    "rename", "alias", "default", "skip", "flatten", "json", "text", "rest", "split", "with",
+];
 
 impl FieldAttrs {
     pub(crate) fn parse(attrs: &[Attribute], errors: &Errors) -> Self {
@@ -80,15 +81,23 @@ impl FieldAttrs {
                     set_attribute(&mut out.partition_key, key(attr, errors), attr, errors);
                 }
                 Some("row_key") => set_attribute(&mut out.row_key, key(attr, errors), attr, errors),
-                Some("encrypt") => set_attribute(&mut out.encrypt, bare(attr, errors), attr, errors),
+                Some("encrypt") => {
+                    set_attribute(&mut out.encrypt, bare(attr, errors), attr, errors)
+                }
                 Some("large") => set_attribute(&mut out.large, large(attr, errors), attr, errors),
                 Some("etag") => set_attribute(&mut out.etag, bare(attr, errors), attr, errors),
-                Some("timestamp") => set_attribute(&mut out.timestamp, bare(attr, errors), attr, errors),
-                Some("expires") => set_attribute(&mut out.expires, bare(attr, errors), attr, errors),
+                Some("timestamp") => {
+                    set_attribute(&mut out.timestamp, bare(attr, errors), attr, errors)
+                }
+                Some("expires") => {
+                    set_attribute(&mut out.expires, bare(attr, errors), attr, errors)
+                }
                 Some("deleted_at") => {
                     set_attribute(&mut out.deleted_at, deleted_at(attr, errors), attr, errors);
                 }
-                Some("entity") => items(attr, errors).iter().for_each(|i| out.read_setting(i, errors)),
+                Some("entity") => items(attr, errors)
+                    .iter()
+                    .for_each(|i| out.read_setting(i, errors)),
                 _ => {}
             }
         }
@@ -117,7 +126,10 @@ fn default(item: &Item, errors: &Errors) -> Option<DefaultAttr> {
         Value::None => None,
         _ => Some(item.path(errors)?),
     };
-    Some(DefaultAttr { at: item.key.clone(), path })
+    Some(DefaultAttr {
+        at: item.key.clone(),
+        path,
+    })
 }
 
 /// Parses `flatten` or `flatten(…)`; `None` if it is neither, which is reported.
@@ -137,7 +149,10 @@ fn flatten(item: &Item, errors: &Errors) -> Option<FlattenAttr> {
             _ => setting.unknown(&["prefix"], errors),
         }
     }
-    Some(FlattenAttr { at: item.key.clone(), prefix })
+    Some(FlattenAttr {
+        at: item.key.clone(),
+        prefix,
+    })
 }
 
 /// Parses an attribute without a value, such as `#[etag]`.
@@ -160,7 +175,12 @@ fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
             _ => item.unknown(&["format", "spread", "salt"], errors),
         }
     }
-    Some(KeyAttr { at: attr.path().clone(), format, spread, salt })
+    Some(KeyAttr {
+        at: attr.path().clone(),
+        format,
+        spread,
+        salt,
+    })
 }
 
 /// Default of `over` for a large field, in bytes.
@@ -168,8 +188,17 @@ const LARGE_OVER: usize = 32_768;
 
 /// Parses `#[large]`, with its setting.
 fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
-    let over = only_number(attr, "over", LARGE_OVER, "a number of bytes, such as `over = 4096`", errors)?;
-    Some(LargeAttr { at: attr.path().clone(), over })
+    let over = only_number(
+        attr,
+        "over",
+        LARGE_OVER,
+        "a number of bytes, such as `over = 4096`",
+        errors,
+    )?;
+    Some(LargeAttr {
+        at: attr.path().clone(),
+        over,
+    })
 }
 
 /// Default of `keep_days` for a field with the time of deletion.
@@ -177,9 +206,17 @@ const KEEP_DAYS: u32 = 30;
 
 /// Parses `#[deleted_at]`, with its setting.
 fn deleted_at(attr: &Attribute, errors: &Errors) -> Option<DeletedAtAttr> {
-    let keep_days =
-        only_number(attr, "keep_days", KEEP_DAYS, "a number of days, such as `keep_days = 30`", errors)?;
-    Some(DeletedAtAttr { at: attr.path().clone(), keep_days })
+    let keep_days = only_number(
+        attr,
+        "keep_days",
+        KEEP_DAYS,
+        "a number of days, such as `keep_days = 30`",
+        errors,
+    )?;
+    Some(DeletedAtAttr {
+        at: attr.path().clone(),
+        keep_days,
+    })
 }
 
 /// Parses the only setting of an attribute, which is a number. `expected` describes the number in the error for a number that does not fit `N`.
@@ -197,8 +234,13 @@ fn only_number<N: FromStr<Err: Display>>(
             false => item.unknown(&[name], errors),
         }
     }
-    let Some(literal) = given else { return Some(default) };
-    literal.base10_parse().map_err(|_| errors.push(&literal, format!("expected {expected}"))).ok()
+    let Some(literal) = given else {
+        return Some(default);
+    };
+    literal
+        .base10_parse()
+        .map_err(|_| errors.push(&literal, format!("expected {expected}")))
+        .ok()
 }
 
 /// Sets the value of an attribute; reports an error if the field has the attribute twice.

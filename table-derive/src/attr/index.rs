@@ -60,7 +60,15 @@ pub(crate) enum ScopeAttr {
     Table,
 }
 
-const KNOWN: &[&str] = &["row_key", "partition_key", "table", "payload", "shape", "unique", "where"];
+const KNOWN: &[&str] = &[
+    "row_key",
+    "partition_key",
+    "table",
+    "payload",
+    "shape",
+    "unique",
+    "where",
+];
 const NAME: &str = "an index needs a name first: `#[index(by_name, row_key = \"…\")]`";
 
 impl IndexAttr {
@@ -86,7 +94,10 @@ impl IndexAttr {
         if KNOWN.contains(&first.name().as_str()) {
             errors.push(
                 first,
-                format!("`{}` cannot be the name of an index, because it is a setting", first.name()),
+                format!(
+                    "`{}` cannot be the name of an index, because it is a setting",
+                    first.name()
+                ),
             );
             return None;
         }
@@ -107,7 +118,9 @@ impl IndexAttr {
     fn read_setting(&mut self, item: &Item, errors: &Errors) {
         match item.name().as_str() {
             "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
-            "partition_key" => set_setting(&mut self.partition_key, item.string(errors), item, errors),
+            "partition_key" => {
+                set_setting(&mut self.partition_key, item.string(errors), item, errors)
+            }
             "table" => set_setting(&mut self.table, item.string(errors), item, errors),
             "payload" => set_setting(&mut self.payload, payload(item, errors), item, errors),
             "shape" => set_setting(&mut self.shape, shape(item, errors), item, errors),
@@ -137,9 +150,16 @@ fn payload_of(value: &Value) -> Option<PayloadAttr> {
             _ => None,
         },
         Value::List(items) => match items.as_slice() {
-            [Item { key, value: Value::List(names) }] if key == "fields" => {
-                names.iter().map(Item::word).collect::<Option<_>>().map(PayloadAttr::Fields)
-            }
+            [
+                Item {
+                    key,
+                    value: Value::List(names),
+                },
+            ] if key == "fields" => names
+                .iter()
+                .map(Item::word)
+                .collect::<Option<_>>()
+                .map(PayloadAttr::Fields),
             _ => None,
         },
         _ => None,
@@ -189,12 +209,18 @@ fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
             _ => None,
         },
         Value::List(items) => match items.as_slice() {
-            [Item { key, value: Value::List(settings) }] if key == "list" => {
-                Some(ShapeAttr::List(list(settings, errors)))
-            }
-            [Item { key, value: Value::List(settings) }] if key == "summary" => {
-                Some(ShapeAttr::Summary(summary(settings, errors)))
-            }
+            [
+                Item {
+                    key,
+                    value: Value::List(settings),
+                },
+            ] if key == "list" => Some(ShapeAttr::List(list(settings, errors))),
+            [
+                Item {
+                    key,
+                    value: Value::List(settings),
+                },
+            ] if key == "summary" => Some(ShapeAttr::Summary(summary(settings, errors))),
             _ => None,
         },
         _ => None,
@@ -214,11 +240,19 @@ fn list(settings: &[Item], errors: &Errors) -> ListAttr {
     for item in settings {
         match item.name().as_str() {
             "bytes" => set_setting(&mut bytes, list_bytes(item, errors), item, errors),
-            "overflow" => set_setting(&mut overflows_into_blobs, overflow(item, errors), item, errors),
+            "overflow" => set_setting(
+                &mut overflows_into_blobs,
+                overflow(item, errors),
+                item,
+                errors,
+            ),
             _ => item.unknown(SHAPE_OPTIONS, errors),
         }
     }
-    ListAttr { bytes, overflows_into_blobs: overflows_into_blobs.unwrap_or(false) }
+    ListAttr {
+        bytes,
+        overflows_into_blobs: overflows_into_blobs.unwrap_or(false),
+    }
 }
 
 fn summary(settings: &[Item], errors: &Errors) -> SummaryAttr {
@@ -232,7 +266,11 @@ fn summary(settings: &[Item], errors: &Errors) -> SummaryAttr {
         }
     }
     let [sums, minima, maxima] = [sums, minima, maxima].map(Option::unwrap_or_default);
-    SummaryAttr { sums, minima, maxima }
+    SummaryAttr {
+        sums,
+        minima,
+        maxima,
+    }
 }
 
 fn fields(item: &Item, errors: &Errors) -> Option<Vec<Ident>> {
@@ -242,7 +280,10 @@ fn fields(item: &Item, errors: &Errors) -> Option<Vec<Ident>> {
     };
     let names = names.filter(|names| !names.is_empty());
     if names.is_none() {
-        errors.push(item, format!("name the fields in parentheses: `{}(salary)`", item.name()));
+        errors.push(
+            item,
+            format!("name the fields in parentheses: `{}(salary)`", item.name()),
+        );
     }
     names
 }
@@ -250,9 +291,15 @@ fn fields(item: &Item, errors: &Errors) -> Option<Vec<Ident>> {
 /// Returns the maximum number of bytes of a list entity.
 fn list_bytes(item: &Item, errors: &Errors) -> Option<usize> {
     let number = item.integer(errors)?;
-    let bytes = number.base10_parse().ok().filter(|bytes| (MIN_BYTES..=MAX_BYTES).contains(bytes));
+    let bytes = number
+        .base10_parse()
+        .ok()
+        .filter(|bytes| (MIN_BYTES..=MAX_BYTES).contains(bytes));
     if bytes.is_none() {
-        errors.push(&number, format!("a list entity holds {MIN_BYTES} to {MAX_BYTES} bytes of references"));
+        errors.push(
+            &number,
+            format!("a list entity holds {MIN_BYTES} to {MAX_BYTES} bytes of references"),
+        );
     }
     bytes
 }

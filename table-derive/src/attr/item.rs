@@ -3,7 +3,9 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, ExprPath, Ident, Lit, LitInt, LitStr, Meta, Path, Token, Type, parenthesized};
+use syn::{
+    Attribute, Expr, ExprPath, Ident, Lit, LitInt, LitStr, Meta, Path, Token, Type, parenthesized,
+};
 
 use crate::errors::Errors;
 
@@ -36,12 +38,18 @@ impl Parse for Item {
             return Ok(Self { key, value });
         }
         if !input.peek(syn::token::Paren) {
-            return Ok(Self { key, value: Value::None });
+            return Ok(Self {
+                key,
+                value: Value::None,
+            });
         }
         let content;
         parenthesized!(content in input);
         let items = Punctuated::<Self, Token![,]>::parse_terminated(&content)?;
-        Ok(Self { key, value: Value::List(items.into_iter().collect()) })
+        Ok(Self {
+            key,
+            value: Value::List(items.into_iter().collect()),
+        })
     }
 }
 
@@ -111,7 +119,10 @@ impl Item {
         if let Value::Type(ty) = &self.value {
             return Some((**ty).clone());
         }
-        errors.push(self, format!("expected a type, without quotes: `{} = Name`", self.name()));
+        errors.push(
+            self,
+            format!("expected a type, without quotes: `{} = Name`", self.name()),
+        );
         None
     }
 
@@ -120,17 +131,33 @@ impl Item {
             Value::Type(ty) => syn::parse2::<Expr>(ty.to_token_stream()).ok(),
             _ => None,
         };
-        if let Some(Expr::Path(ExprPath { qself: None, path, .. })) = path {
+        if let Some(Expr::Path(ExprPath {
+            qself: None, path, ..
+        })) = path
+        {
             return Some(path);
         }
-        errors.push(self, format!("expected a path, without quotes: `{} = some::path`", self.name()));
+        errors.push(
+            self,
+            format!(
+                "expected a path, without quotes: `{} = some::path`",
+                self.name()
+            ),
+        );
         None
     }
 
     /// Reports an unknown entry.
     pub(crate) fn unknown(&self, known: &[&str], errors: &Errors) {
-        let known = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
-        errors.push(&self.key, format!("unknown attribute `{}`; known here: {known}", self.name()));
+        let known = known
+            .iter()
+            .map(|k| format!("`{k}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        errors.push(
+            &self.key,
+            format!("unknown attribute `{}`; known here: {known}", self.name()),
+        );
     }
 }
 

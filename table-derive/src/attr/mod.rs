@@ -5,7 +5,9 @@ mod field;
 mod index;
 mod item;
 
-pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE, VALUE, VariantAttrs};
+pub(crate) use container::{
+    Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE, VALUE, VariantAttrs,
+};
 pub(crate) use field::{FieldAttrs, KeyAttr};
 pub(crate) use index::{IndexAttr, ListAttr, PayloadAttr, ScopeAttr, ShapeAttr, SummaryAttr};
 pub(crate) use item::items;

@@ -30,7 +30,10 @@ fn stored_types(entity: &Entity<'_>) -> Vec<TokenStream> {
     let mut checks = Vec::new();
     for field in &entity.fields {
         // A constant outside of the implementation cannot name its type parameters; such a field is not checked here.
-        let Some(property) = field.property().filter(|_| !mentions(&field.ty, &entity.input.generics)) else {
+        let Some(property) = field
+            .property()
+            .filter(|_| !mentions(&field.ty, &entity.input.generics))
+        else {
             continue;
         };
         let mut check = |rule: &str, more: TokenStream, problem: &str| {
@@ -42,14 +45,18 @@ fn stored_types(entity: &Entity<'_>) -> Vec<TokenStream> {
             check("can_be_large", quote!(, #over), problem);
         }
         if property.split {
-            let problem =
-                "a split field is text, bytes, or stored as JSON or text, which can be cut into parts";
+            let problem = "a split field is text, bytes, or stored as JSON or text, which can be cut into parts";
             check("can_be_split", TokenStream::new(), problem);
         }
         if property.expires || property.deleted_at.is_some() {
-            let attribute = if property.expires { "expires" } else { "deleted_at" };
-            let problem =
-                format!("`#[{attribute}]` is for a time: `DateTime<Utc>`, `Ticks`, or an `Option` of one");
+            let attribute = if property.expires {
+                "expires"
+            } else {
+                "deleted_at"
+            };
+            let problem = format!(
+                "`#[{attribute}]` is for a time: `DateTime<Utc>`, `Ticks`, or an `Option` of one"
+            );
             check("is_time", TokenStream::new(), &problem);
         }
     }
@@ -67,7 +74,10 @@ fn stored_type(
     problem: &str,
 ) -> TokenStream {
     let (krate, ty) = (&entity.krate, &field.ty);
-    let (rule, codec) = (format_ident!("{rule}"), codec_for(krate, &property.codec, ty));
+    let (rule, codec) = (
+        format_ident!("{rule}"),
+        codec_for(krate, &property.codec, ty),
+    );
     let problem = format!("{}.{}: {problem}", entity.rust_name(), field.ident);
     quote_spanned!(ty.span()=> const _: () = ::core::assert!(
         #krate::__private::#rule(#codec::TYPE #more), "{}", #problem);)
@@ -77,7 +87,9 @@ fn stored_type(
 /// of the key for messages.
 pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
     let check = |(i, segment): (usize, &Segment)| {
-        let Segment::Part(part) = segment else { return None };
+        let Segment::Part(part) = segment else {
+            return None;
+        };
         // A shard is a number whose width follows from the number of shards.
         if part.shards.is_some() {
             return None;
@@ -88,7 +100,12 @@ pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) ->
         let ended = ended(entity, template, i, part, ty, &message);
         Some(quote!(#padded #ended))
     };
-    template.segments.iter().enumerate().filter_map(check).collect()
+    template
+        .segments
+        .iter()
+        .enumerate()
+        .filter_map(check)
+        .collect()
 }
 
 /// Only unsigned integers take a width.
@@ -101,8 +118,9 @@ fn padded(
     let krate = &entity.krate;
     let width = part.width?;
     let name = plain(&part.field);
-    let problem =
-        message(format!("only unsigned integers take a width; write `{{{name}}}` without `:0{width}`"));
+    let problem = message(format!(
+        "only unsigned integers take a width; write `{{{name}}}` without `:0{width}`"
+    ));
     let written = written_type(krate, part, ty);
     Some(quote_spanned!(ty.span()=>
         const _: () = ::core::assert!(<#written as #krate::model::KeyPart>::PADS, "{}", #problem);))
@@ -122,7 +140,10 @@ fn ended(
         return None;
     }
     let name = plain(&part.field);
-    let problem = match (template.segments.get(index + 1)?, separator(template, index)) {
+    let problem = match (
+        template.segments.get(index + 1)?,
+        separator(template, index),
+    ) {
         (Segment::Part(next), _) => {
             let next = plain(&next.field);
             format!(
@@ -138,7 +159,9 @@ fn ended(
         }
         // An escape has two digits, and other characters need more.
         (_, Some(c)) if !c.is_ascii() => {
-            format!("`{name}` is text and cannot be separated by {c:?}; use an ASCII character such as `_`")
+            format!(
+                "`{name}` is text and cannot be separated by {c:?}; use an ASCII character such as `_`"
+            )
         }
         _ => return None,
     };
@@ -161,7 +184,11 @@ fn names(entity: &Entity<'_>) -> Option<TokenStream> {
         return None;
     }
     let groups = entity.fields.iter().filter_map(|field| group(krate, field));
-    let lengths = entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten(_))).map(|f| &f.ty);
+    let lengths = entity
+        .fields
+        .iter()
+        .filter(|f| matches!(f.role, Role::Flatten(_)))
+        .map(|f| &f.ty);
     Some(quote! {
         const __FLATTENED: &[#krate::typed::PropertySchema] = &#krate::__private::joined::<{
             0 #(+ <#lengths as #krate::typed::PropertyGroup>::PROPERTIES.len())*
@@ -174,9 +201,16 @@ fn names(entity: &Entity<'_>) -> Option<TokenStream> {
 /// No other property has the name of a part of a split value.
 fn parts(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
-    let split = entity.fields.iter().filter_map(|f| Some((f, f.property().filter(|p| p.split)?)));
-    let wholes =
-        split.flat_map(|(field, p)| [&p.name].into_iter().chain(&p.aliases).map(move |whole| (field, whole)));
+    let split = entity
+        .fields
+        .iter()
+        .filter_map(|f| Some((f, f.property().filter(|p| p.split)?)));
+    let wholes = split.flat_map(|(field, p)| {
+        [&p.name]
+            .into_iter()
+            .chain(&p.aliases)
+            .map(move |whole| (field, whole))
+    });
     let check = |(field, whole): (&Field, &String)| {
         let taken = format!(
             "{}.{}: another field, an alias or the discriminator has the name of a part of `{whole}`, such as `{whole}_Parts` or \
@@ -194,10 +228,14 @@ fn parts(entity: &Entity<'_>) -> Vec<TokenStream> {
 /// The names of flattened properties are distinct and free, and the row has room for them.
 fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let krate = &entity.krate;
-    let first = entity.fields.iter().find(|f| matches!(f.role, Role::Flatten(_)))?;
+    let first = entity
+        .fields
+        .iter()
+        .find(|f| matches!(f.role, Role::Flatten(_)))?;
     let name = entity.rust_name();
-    let twice =
-        format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
+    let twice = format!(
+        "{name}: two fields are stored as the same property, one of them flattened; rename one"
+    );
     let many = format!(
         "{name}: an entity has at most 252 properties, flattened ones included: store a group together with \
          `#[entity(json)]`, or make it a wide entity, `#[entity(wide)]`"
@@ -231,8 +269,12 @@ fn previous(entity: &Entity<'_>) -> Option<TokenStream> {
         return None;
     }
     let name = &entity.input.ident;
-    let older = format!("{name}: the previous version must have a lower `version` than {}", entity.version);
-    let same = format!("{name}: the previous version must have the same `type` and `discriminator`");
+    let older = format!(
+        "{name}: the previous version must have a lower `version` than {}",
+        entity.version
+    );
+    let same =
+        format!("{name}: the previous version must have the same `type` and `discriminator`");
     Some(quote_spanned! {previous.span()=>
         const _: () = {
             const __OLD: &#krate::typed::Schema = <#previous as #krate::typed::TableEntity>::SCHEMA;

@@ -25,7 +25,10 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 
 /// For example `pub const AGE: Field<Self, u32> = Field::new("Age");`.
 pub(crate) fn constants(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
-    fields.iter().filter_map(|field| constant(krate, field)).collect()
+    fields
+        .iter()
+        .filter_map(|field| constant(krate, field))
+        .collect()
 }
 
 fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
@@ -42,7 +45,8 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
         }
         Role::Key => {
             let name = plain(&field.ident);
-            let doc = format!("The field `{name}` of the key: it cannot be compared, ask for keys.");
+            let doc =
+                format!("The field `{name}` of the key: it cannot be compared, ask for keys.");
             incomparable(&typed, field, &quote!(KeyField), &name, &doc)
         }
         Role::Rest | Role::Skip(_) | Role::ETag => return None,
@@ -63,8 +67,12 @@ fn property_constant(typed: &TokenStream, field: &Field, property: &Property) ->
         let doc = format!("The encrypted property `{name}`: it cannot be compared.");
         return incomparable(typed, field, &quote!(EncryptedField), name, &doc);
     }
-    let (vis, ident, value, codec) =
-        (&field.vis, field.constant(), field.value_type(), &property.value_codec);
+    let (vis, ident, value, codec) = (
+        &field.vis,
+        field.constant(),
+        field.value_type(),
+        &property.value_codec,
+    );
     let doc = format!("The property `{name}`.");
     let typed = at(field.ty.span(), typed);
     quote_spanned! {field.ty.span()=>
@@ -98,7 +106,10 @@ fn group_constant(krate: &Path, field: &Field, prefix: &str) -> TokenStream {
             #vis const #ident: #group_type<Self, #ty> = #group_type::new();
         };
     }
-    let doc = format!("The properties of `{}`, whose names start with `{prefix}`.", field.ident);
+    let doc = format!(
+        "The properties of `{}`, whose names start with `{prefix}`.",
+        field.ident
+    );
     let properties = group(krate, field);
     quote! {
         #[doc = #doc]

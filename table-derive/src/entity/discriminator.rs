@@ -31,9 +31,17 @@ impl Discriminator {
 }
 
 /// Returns the number of properties that rows have besides the fields: of the type and of its schema version.
-pub(super) fn type_properties(discriminator: &Discriminator, version: u32, min_reader: u32) -> usize {
+pub(super) fn type_properties(
+    discriminator: &Discriminator,
+    version: u32,
+    min_reader: u32,
+) -> usize {
     // The first schema version is not stored, nor an earliest reader that is the version itself.
-    let stored = [matches!(discriminator, Discriminator::Property(_)), version > 1, min_reader != version];
+    let stored = [
+        matches!(discriminator, Discriminator::Property(_)),
+        version > 1,
+        min_reader != version,
+    ];
     stored.into_iter().filter(|stored| *stored).count()
 }
 
@@ -43,7 +51,11 @@ pub(super) fn discriminator(
     [partition, row]: [&Option<Template>; 2],
     errors: &Errors,
 ) -> Option<Discriminator> {
-    if let Some(name) = container.type_name.as_ref().filter(|n| n.value().is_empty()) {
+    if let Some(name) = container
+        .type_name
+        .as_ref()
+        .filter(|n| n.value().is_empty())
+    {
         errors.push(name, "the type name identifies rows; it cannot be empty");
     }
     let prefix = |template: &Option<Template>, which: &str| {
@@ -67,16 +79,20 @@ pub(super) fn discriminator(
         }
         template.prefix().map(str::to_owned)
     };
-    Some(match container.discriminator.as_ref().map(|(_, attr)| attr) {
-        None if container.type_name.is_none() => Discriminator::None,
-        None => Discriminator::Property("EntityType".to_owned()),
-        Some(DiscriminatorAttr::None) => Discriminator::None,
-        Some(DiscriminatorAttr::Property(name)) => Discriminator::Property(checked_name(name, errors)),
-        Some(DiscriminatorAttr::RowPrefix) => Discriminator::RowPrefix(prefix(row, "row key")?),
-        Some(DiscriminatorAttr::PartitionPrefix) => {
-            Discriminator::PartitionPrefix(prefix(partition, "partition key")?)
-        }
-    })
+    Some(
+        match container.discriminator.as_ref().map(|(_, attr)| attr) {
+            None if container.type_name.is_none() => Discriminator::None,
+            None => Discriminator::Property("EntityType".to_owned()),
+            Some(DiscriminatorAttr::None) => Discriminator::None,
+            Some(DiscriminatorAttr::Property(name)) => {
+                Discriminator::Property(checked_name(name, errors))
+            }
+            Some(DiscriminatorAttr::RowPrefix) => Discriminator::RowPrefix(prefix(row, "row key")?),
+            Some(DiscriminatorAttr::PartitionPrefix) => {
+                Discriminator::PartitionPrefix(prefix(partition, "partition key")?)
+            }
+        },
+    )
 }
 
 /// Whether a text has letters and digits and then one other character, at its end. No such text is the start of another one: that one
@@ -90,7 +106,12 @@ fn ends_itself(text: &str) -> bool {
 fn checked_name(name: &LitStr, errors: &Errors) -> String {
     let text = name.value();
     let valid = syn::parse_str::<Ident>(&text).is_ok() || text.starts_with('_');
-    if !valid || SYSTEM.iter().chain(&ENTRIES).any(|(reserved, _)| *reserved == text) {
+    if !valid
+        || SYSTEM
+            .iter()
+            .chain(&ENTRIES)
+            .any(|(reserved, _)| *reserved == text)
+    {
         errors.push(
             name,
             format!("`{text}` cannot name the discriminator's property; use a name such as `Kind`"),
@@ -101,7 +122,9 @@ fn checked_name(name: &LitStr, errors: &Errors) -> String {
 
 /// Returns the earliest version whose programs may read the rows of this one; the version itself unless declared.
 pub(super) fn min_reader(container: &Container, version: u32, errors: &Errors) -> u32 {
-    let Some(literal) = &container.min_reader else { return version };
+    let Some(literal) = &container.min_reader else {
+        return version;
+    };
     if container.version.is_none() {
         errors.push(
             literal,
@@ -125,8 +148,10 @@ pub(super) fn min_reader(container: &Container, version: u32, errors: &Errors) -
 pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
     let Some(literal) = &container.version else {
         if let Some(previous) = &container.previous {
-            errors
-                .push(previous, "an entity with a previous version needs its own version: add `version = 2`");
+            errors.push(
+                previous,
+                "an entity with a previous version needs its own version: add `version = 2`",
+            );
         }
         return 1;
     };

@@ -22,7 +22,10 @@ pub(super) fn expand(input: &DeriveInput, error: Option<syn::Error>) -> TokenStr
     }
     let krate = container.krate();
     let from = from_entity(input, &krate);
-    let table = container.projection_of.is_none().then(|| table_entity(input, &krate));
+    let table = container
+        .projection_of
+        .is_none()
+        .then(|| table_entity(input, &krate));
     let indexed = input.attrs.iter().any(|a| a.path().is_ident("index"));
     let indexes = (indexed && table.is_some()).then(|| indexed_entity(input, &krate));
     quote!(#error #from #table #indexes)

@@ -22,7 +22,10 @@ pub(crate) fn generics(input: &DeriveInput) -> Generics {
 pub(super) fn check_lifetimes(generics: &Generics, errors: &Errors) {
     for param in &generics.params {
         if let GenericParam::Lifetime(lifetime) = param {
-            errors.push(lifetime, "an entity owns its data: use `String` for `&str`, and no lifetimes");
+            errors.push(
+                lifetime,
+                "an entity owns its data: use `String` for `&str`, and no lifetimes",
+            );
         }
     }
 }
@@ -48,6 +51,9 @@ pub(crate) fn mentions(ty: &Type, generics: &Generics) -> bool {
             _ => false,
         })
     }
-    let names: Vec<String> = generics.type_params().map(|p| p.ident.to_string()).collect();
+    let names: Vec<String> = generics
+        .type_params()
+        .map(|p| p.ident.to_string())
+        .collect();
     any(ty.to_token_stream(), &names)
 }

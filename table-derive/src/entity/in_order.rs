@@ -13,7 +13,11 @@ use crate::fields::{Field, Role, codec_for, var};
 pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
     // The names of such properties are not known here, so neither is the next name.
     let is_split = |field: &Field| field.property().is_some_and(|property| property.split);
-    if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest) || is_split(f)) {
+    if entity
+        .fields
+        .iter()
+        .any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest) || is_split(f))
+    {
         return None;
     }
     let krate = &entity.krate;
@@ -30,7 +34,11 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
         let (name, reader) = (name_with_length("EntityReader"), entity.min_reader);
         quote!(__in_order.is_version(#name, #reader)?;)
     });
-    let key = if entity.key_fields().is_empty() { quote!(_) } else { quote!(__key) };
+    let key = if entity.key_fields().is_empty() {
+        quote!(_)
+    } else {
+        quote!(__key)
+    };
     let fields = entity.fields.iter().map(|field| decode(entity, field));
     // The generated closure lets `?` end the fast decoder alone. The code after it decodes the entity by names, or returns the
     // error.
@@ -64,8 +72,11 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
             ::core::option::Option::map(#stored.timestamp(), ::core::convert::From::from)),
         Role::Skip(default) => quote!(#default()),
         Role::Property(property) => {
-            let (codec, encrypt, name) =
-                (&property.codec, property.encrypt, name_with_length(&property.name));
+            let (codec, encrypt, name) = (
+                &property.codec,
+                property.encrypt,
+                name_with_length(&property.name),
+            );
             let codec = codec_for(krate, codec, ty);
             let missing = missing(property, &codec, ty);
             quote_spanned! {span=>

@@ -12,7 +12,12 @@ use crate::fields::{Field, at};
 use crate::template::{Part, Segment, Template, Transform, plain};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
-    let partition = writer(entity, &entity.partition, "PartitionKey", &format_ident!("__partition_key"));
+    let partition = writer(
+        entity,
+        &entity.partition,
+        "PartitionKey",
+        &format_ident!("__partition_key"),
+    );
     let row = writer(entity, &entity.row, "RowKey", &format_ident!("__row_key"));
     let reader = reader(entity);
     let functions = functions(entity);
@@ -20,7 +25,12 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 }
 
 /// Generates for example `fn __row_key(id: &u32) -> Result<String>`.
-pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
+pub(crate) fn writer(
+    entity: &Entity<'_>,
+    template: &Template,
+    which: &str,
+    function: &Ident,
+) -> TokenStream {
     let krate = &entity.krate;
     let params = entity.key_fields_of(template).into_iter().map(|f| {
         let (local, ty) = (f.local(), f.part_type());
@@ -28,19 +38,31 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
     });
     let display = template.display();
     // Before the steps. Without these statements, a wrong type would be reported a second time, at the derive.
-    let needed = entity.key_fields_of(template).into_iter().map(|f| key_part(krate, f.part_type()));
-    let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
-        Segment::Literal(text) => quote!(.literal(#text)),
-        Segment::Part(part @ Part { shards: Some(count), .. }) => {
-            let value = transformed(krate, part, local(entity, part).to_token_stream());
-            quote!(.shard(#count, #value)?)
-        }
-        Segment::Part(part) => {
-            let (name, format) = (plain(&part.field), format(entity, template, i, part));
-            let value = transformed(krate, part, local(entity, part).to_token_stream());
-            quote!(.part(#name, #value, #format)?)
-        }
-    });
+    let needed = entity
+        .key_fields_of(template)
+        .into_iter()
+        .map(|f| key_part(krate, f.part_type()));
+    let steps = template
+        .segments
+        .iter()
+        .enumerate()
+        .map(|(i, segment)| match segment {
+            Segment::Literal(text) => quote!(.literal(#text)),
+            Segment::Part(
+                part @ Part {
+                    shards: Some(count),
+                    ..
+                },
+            ) => {
+                let value = transformed(krate, part, local(entity, part).to_token_stream());
+                quote!(.shard(#count, #value)?)
+            }
+            Segment::Part(part) => {
+                let (name, format) = (plain(&part.field), format(entity, template, i, part));
+                let value = transformed(krate, part, local(entity, part).to_token_stream());
+                quote!(.part(#name, #value, #format)?)
+            }
+        });
     quote! {
         #[allow(clippy::too_many_arguments)]
         fn #function(#(#params),*) -> #krate::Result<::std::string::String> {
@@ -63,27 +85,31 @@ pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
 
 /// Converts a reference to the value into a reference to the value that the part writes.
 pub(crate) fn transformed(krate: &Path, part: &Part, value: TokenStream) -> TokenStream {
-    part.transforms.iter().fold(value, |value, transform| match transform {
-        Transform::Lower => quote!(&#krate::__private::lower(#value)),
-        Transform::Prefix(count) => quote!(&#krate::__private::prefix(#value, #count)),
-        Transform::Date => quote!(&#krate::__private::date(#value)),
-        Transform::Hour => quote!(&#krate::__private::hour(#value)),
-        Transform::Descending => {
-            // `Reverse` owns its value, and the function has a reference. The values that can be reversed are numbers
-            // and times, which are cheap to clone.
-            quote!(&#krate::model::Reverse(::core::clone::Clone::clone(#value)))
-        }
-    })
+    part.transforms
+        .iter()
+        .fold(value, |value, transform| match transform {
+            Transform::Lower => quote!(&#krate::__private::lower(#value)),
+            Transform::Prefix(count) => quote!(&#krate::__private::prefix(#value, #count)),
+            Transform::Date => quote!(&#krate::__private::date(#value)),
+            Transform::Hour => quote!(&#krate::__private::hour(#value)),
+            Transform::Descending => {
+                // `Reverse` owns its value, and the function has a reference. The values that can be reversed are numbers
+                // and times, which are cheap to clone.
+                quote!(&#krate::model::Reverse(::core::clone::Clone::clone(#value)))
+            }
+        })
 }
 
 /// Returns the type of the value that a part writes.
 pub(crate) fn written_type(krate: &Path, part: &Part, ty: &Type) -> TokenStream {
-    part.transforms.iter().fold(quote!(#ty), |ty, transform| match transform {
-        Transform::Lower | Transform::Prefix(_) => quote!(::std::string::String),
-        Transform::Date => quote!(#krate::__private::Day),
-        Transform::Hour => quote!(#krate::model::Hour),
-        Transform::Descending => quote!(#krate::model::Reverse<#ty>),
-    })
+    part.transforms
+        .iter()
+        .fold(quote!(#ty), |ty, transform| match transform {
+            Transform::Lower | Transform::Prefix(_) => quote!(::std::string::String),
+            Transform::Date => quote!(#krate::__private::Day),
+            Transform::Hour => quote!(#krate::model::Hour),
+            Transform::Descending => quote!(#krate::model::Reverse<#ty>),
+        })
 }
 
 /// Returns the variable of a part's field.
@@ -92,7 +118,12 @@ fn local(entity: &Entity<'_>, part: &Part) -> Option<Ident> {
 }
 
 /// Returns `PartFormat { … }` of the part at an index.
-pub(crate) fn format(entity: &Entity<'_>, template: &Template, index: usize, part: &Part) -> TokenStream {
+pub(crate) fn format(
+    entity: &Entity<'_>,
+    template: &Template,
+    index: usize,
+    part: &Part,
+) -> TokenStream {
     let krate = &entity.krate;
     let width = option(part.width);
     let separator = option(separator(template, index));
@@ -113,7 +144,12 @@ fn reader(entity: &Entity<'_>) -> TokenStream {
     // Two names for each field: its own in the struct, and a variable that cannot meet a name of the program.
     let locals = fields.iter().map(|f| f.local());
     let mut seen = Vec::new();
-    let partition = reads(entity, &entity.partition, &format_ident!("partition"), &mut seen);
+    let partition = reads(
+        entity,
+        &entity.partition,
+        &format_ident!("partition"),
+        &mut seen,
+    );
     let row = reads(entity, &entity.row, &format_ident!("row"), &mut seen);
     quote! {
         #[doc(hidden)]
@@ -165,7 +201,9 @@ fn read<'e>(
     seen: &mut Vec<&'e Ident>,
 ) -> TokenStream {
     let (name, format) = (plain(&part.field), format(entity, template, index, part));
-    let Some(field) = entity.field(&part.field) else { return TokenStream::new() };
+    let Some(field) = entity.field(&part.field) else {
+        return TokenStream::new();
+    };
     let (local, ty) = (field.local(), &field.ty);
     // A field may be in both keys. A stored key then has its value twice, and a key in which the two values differ
     // was not written by this type.
@@ -189,9 +227,15 @@ fn functions(entity: &Entity<'_>) -> TokenStream {
     let (all_params, all_values) = arguments(krate, &all);
     let (partition_params, partition_values) = arguments(krate, &partition);
     let partition = names(&partition);
-    let key_doc =
-        format!("The key of a [`{name}`]: `{}` in `{}`.", entity.row.display(), entity.partition.display());
-    let partition_doc = format!("The partition `{}` of [`{name}`]s.", entity.partition.display());
+    let key_doc = format!(
+        "The key of a [`{name}`]: `{}` in `{}`.",
+        entity.row.display(),
+        entity.partition.display()
+    );
+    let partition_doc = format!(
+        "The partition `{}` of [`{name}`]s.",
+        entity.partition.display()
+    );
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]

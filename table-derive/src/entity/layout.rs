@@ -10,8 +10,15 @@ use crate::template::plain;
 
 /// Refuses combinations that no table supports: indexes or large fields of entities that are not stored as
 /// one row under their own key.
-pub(super) fn check(container: &Container, sources: &Sources<'_>, indexes: &[IndexAttr], errors: &Errors) {
-    let of_field = sources.iter().filter_map(|(_, _, attrs)| attrs.partition_key.as_ref());
+pub(super) fn check(
+    container: &Container,
+    sources: &Sources<'_>,
+    indexes: &[IndexAttr],
+    errors: &Errors,
+) {
+    let of_field = sources
+        .iter()
+        .filter_map(|(_, _, attrs)| attrs.partition_key.as_ref());
     let spread = container.spread.is_some() || of_field.into_iter().any(|key| key.spread.is_some());
     if let Some(wide) = container.wide.as_ref().filter(|_| spread) {
         let problem = "`wide` cannot be combined with `spread`: the rows of a wide entity need a partition of their own; remove one of them";
@@ -56,16 +63,38 @@ pub(crate) struct Spread {
 }
 
 /// Parses the buckets and the salt from the struct's or the key field's attribute.
-pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Errors) -> Option<Spread> {
-    let of_field = sources.iter().find_map(|(_, _, attrs)| attrs.partition_key.as_ref());
-    for row in sources.iter().filter_map(|(_, _, attrs)| attrs.row_key.as_ref()) {
+pub(super) fn spread(
+    container: &Container,
+    sources: &Sources<'_>,
+    errors: &Errors,
+) -> Option<Spread> {
+    let of_field = sources
+        .iter()
+        .find_map(|(_, _, attrs)| attrs.partition_key.as_ref());
+    for row in sources
+        .iter()
+        .filter_map(|(_, _, attrs)| attrs.row_key.as_ref())
+    {
         let both = [row.spread.to_token_stream(), row.salt.to_token_stream()];
         for at in both.into_iter().filter(|at| !at.is_empty()) {
-            errors.push(at, "only partitions can be spread: move the setting to the partition key");
+            errors.push(
+                at,
+                "only partitions can be spread: move the setting to the partition key",
+            );
         }
     }
-    let buckets = one("spread", &container.spread, of_field.and_then(|key| key.spread.as_ref()), errors);
-    let salt = one("salt", &container.salt, of_field.and_then(|key| key.salt.as_ref()), errors);
+    let buckets = one(
+        "spread",
+        &container.spread,
+        of_field.and_then(|key| key.spread.as_ref()),
+        errors,
+    );
+    let salt = one(
+        "salt",
+        &container.salt,
+        of_field.and_then(|key| key.salt.as_ref()),
+        errors,
+    );
     if let (None, Some(salt)) = (buckets, salt) {
         errors.push(salt, "a salt needs a number of buckets; add `spread = 16`");
     }
@@ -74,9 +103,15 @@ pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Erro
     }
     let literal = buckets?;
     match literal.base10_parse() {
-        Ok(buckets @ 2..=1000) => Some(Spread { buckets, salt: salt.map(LitStr::value).unwrap_or_default() }),
+        Ok(buckets @ 2..=1000) => Some(Spread {
+            buckets,
+            salt: salt.map(LitStr::value).unwrap_or_default(),
+        }),
         _ => {
-            errors.push(literal, "expected a number of buckets from 2 to 1000, such as `spread = 16`");
+            errors.push(
+                literal,
+                "expected a number of buckets from 2 to 1000, such as `spread = 16`",
+            );
             None
         }
     }
@@ -90,7 +125,10 @@ fn one<'a, T: ToTokens>(
     errors: &Errors,
 ) -> Option<&'a T> {
     if let (Some(_), Some(literal)) = (of_struct, of_field) {
-        errors.push(literal, format!("`{name}` is already set on the struct; keep one"));
+        errors.push(
+            literal,
+            format!("`{name}` is already set on the struct; keep one"),
+        );
     }
     of_struct.as_ref().or(of_field)
 }

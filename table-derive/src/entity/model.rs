@@ -19,7 +19,10 @@ pub(crate) const SYSTEM: [(&str, &str); 5] = [
     ("RowKey", "the row key has that name"),
     ("Timestamp", "the store sets it"),
     ("EntityVersion", "it stores the schema version"),
-    ("EntityReader", "it stores the earliest schema version that reads the row"),
+    (
+        "EntityReader",
+        "it stores the earliest schema version that reads the row",
+    ),
 ];
 
 /// The reserved properties of index entries. An entity with such a property would be mistaken for an entry.
@@ -80,14 +83,22 @@ impl<'a> Input<'a> {
         check_lifetimes(&input.generics, errors);
         let sources = sources(input, "TableEntity", errors)?;
         match &container.projection_of {
-            Some(of) => Some(Self::Projection(Box::new(projection(input, &container, of, &sources, errors)))),
-            None => entity(input, &container, &sources, errors).map(Box::new).map(Self::Entity),
+            Some(of) => Some(Self::Projection(Box::new(projection(
+                input, &container, of, &sources, errors,
+            )))),
+            None => entity(input, &container, &sources, errors)
+                .map(Box::new)
+                .map(Self::Entity),
         }
     }
 }
 
 /// Returns the named fields of a struct with their attributes.
-pub(crate) fn sources<'a>(input: &'a DeriveInput, derive: &str, errors: &Errors) -> Option<Sources<'a>> {
+pub(crate) fn sources<'a>(
+    input: &'a DeriveInput,
+    derive: &str,
+    errors: &Errors,
+) -> Option<Sources<'a>> {
     let Data::Struct(data) = &input.data else {
         errors.push(
             &input.ident,
@@ -116,8 +127,20 @@ fn entity<'a>(
     errors: &Errors,
 ) -> Option<Entity<'a>> {
     let krate = container.krate();
-    let partition = template("partition_key", container.partition_key.as_ref(), input, sources, errors);
-    let row = template("row_key", container.row_key.as_ref(), input, sources, errors);
+    let partition = template(
+        "partition_key",
+        container.partition_key.as_ref(),
+        input,
+        sources,
+        errors,
+    );
+    let row = template(
+        "row_key",
+        container.row_key.as_ref(),
+        input,
+        sources,
+        errors,
+    );
     let version = version(container, errors);
     let min_reader = min_reader(container, version, errors);
     let keys: Vec<Ident> = key_fields(partition.iter().chain(&row));
@@ -130,11 +153,22 @@ fn entity<'a>(
         reserved.extend(ENTRIES);
     }
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
-    let owner = if container.wide.is_some() { Owner::Wide } else { Owner::Entity };
-    let type_properties =
-        discriminator.as_ref().map_or(0, |discriminator| type_properties(discriminator, version, min_reader));
-    let rules =
-        FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, type_properties, owner };
+    let owner = if container.wide.is_some() {
+        Owner::Wide
+    } else {
+        Owner::Entity
+    };
+    let type_properties = discriminator.as_ref().map_or(0, |discriminator| {
+        type_properties(discriminator, version, min_reader)
+    });
+    let rules = FieldRules {
+        krate: &krate,
+        rename_all,
+        keys: &keys,
+        reserved: &reserved,
+        type_properties,
+        owner,
+    };
     let fields = fields::build(sources, &rules, errors);
     check_key_generics(input, &fields, errors);
     let context = index::Context {
@@ -153,7 +187,10 @@ fn entity<'a>(
         input,
         krate,
         generics: generics(input),
-        type_name: container.type_name.as_ref().map_or_else(|| plain(&input.ident), LitStr::value),
+        type_name: container
+            .type_name
+            .as_ref()
+            .map_or_else(|| plain(&input.ident), LitStr::value),
         discriminator,
         version,
         min_reader,
@@ -177,7 +214,10 @@ fn projection<'a>(
 ) -> Projection<'a> {
     let krate = container.krate();
     for index in IndexAttr::parse_all(&input.attrs, errors) {
-        errors.push(&index.name, "a projection cannot declare an index; declare the index on the entity");
+        errors.push(
+            &index.name,
+            "a projection cannot declare an index; declare the index on the entity",
+        );
     }
     for (name, at) in [
         ("type", container.type_name.to_token_stream()),
@@ -189,7 +229,14 @@ fn projection<'a>(
         ("partition_key", container.partition_key.to_token_stream()),
         ("row_key", container.row_key.to_token_stream()),
         ("wide", container.wide.to_token_stream()),
-        ("discriminator", container.discriminator.as_ref().map(|(at, _)| at).to_token_stream()),
+        (
+            "discriminator",
+            container
+                .discriminator
+                .as_ref()
+                .map(|(at, _)| at)
+                .to_token_stream(),
+        ),
     ] {
         check_not_repeated(name, at, errors);
     }
@@ -215,13 +262,22 @@ fn projection<'a>(
         owner: Owner::Projection,
     };
     let fields = fields::build(sources, &rules, errors);
-    Projection { input, krate, generics: generics(input), of: of.clone(), fields }
+    Projection {
+        input,
+        krate,
+        generics: generics(input),
+        of: of.clone(),
+        fields,
+    }
 }
 
 /// Refuses a setting of a projection that only its entity can have.
 fn check_not_repeated(name: &str, at: TokenStream, errors: &Errors) {
     if !at.is_empty() {
-        errors.push(at, format!("`{name}` is set by the entity; a projection takes it from `projection_of`"));
+        errors.push(
+            at,
+            format!("`{name}` is set by the entity; a projection takes it from `projection_of`"),
+        );
     }
 }
 
@@ -237,11 +293,17 @@ impl Entity<'_> {
 
     /// Returns the fields of one key, each once, in the order of its template.
     pub(crate) fn key_fields_of(&self, template: &Template) -> Vec<&Field> {
-        key_fields([template]).iter().filter_map(|key| self.field(key)).collect()
+        key_fields([template])
+            .iter()
+            .filter_map(|key| self.field(key))
+            .collect()
     }
 
     /// Returns the fields of both keys, each once, PartitionKey first.
     pub(crate) fn key_fields(&self) -> Vec<&Field> {
-        key_fields([&self.partition, &self.row]).iter().filter_map(|key| self.field(key)).collect()
+        key_fields([&self.partition, &self.row])
+            .iter()
+            .filter_map(|key| self.field(key))
+            .collect()
     }
 }

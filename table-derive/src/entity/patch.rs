@@ -23,10 +23,14 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
         quote!(#ident: ::core::option::Option<#ty>)
     });
     let doc = format!("A partial update of [`{of}`], for merges: unset fields stay unchanged.");
-    let indexed =
-        if entity.indexes.is_empty() { "" } else { " Fields that an index contains cannot be patched." };
-    let remark =
-        format!("A merge cannot clear an `Option`: to clear it, read the entity and replace it.{indexed}");
+    let indexed = if entity.indexes.is_empty() {
+        ""
+    } else {
+        " Fields that an index contains cannot be patched."
+    };
+    let remark = format!(
+        "A merge cannot clear an `Option`: to clear it, read the entity and replace it.{indexed}"
+    );
     quote! {
         #[doc = #doc]
         #[doc = ""]
@@ -106,7 +110,12 @@ fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
         Role::Property(property) => property.large.is_none() && !property.split,
         role => matches!(role, Role::Flatten(_)),
     });
-    stored.filter(|field| !entity.indexes.iter().any(|index| index.depends_on(field, &entity.fields)))
+    stored.filter(|field| {
+        !entity
+            .indexes
+            .iter()
+            .any(|index| index.depends_on(field, &entity.fields))
+    })
 }
 
 fn setter(krate: &Path, field: &Field) -> TokenStream {
@@ -125,12 +134,21 @@ fn step(krate: &Path, field: &Field) -> TokenStream {
     let (ident, ty, span) = (&field.ident, field.value_type(), field.ty.span());
     let (encoder, value) = (var("__encoder", ty), var("__value", ty));
     let write = match &field.role {
-        Role::Property(Property { name, value_codec: codec, encrypt, .. }) => {
+        Role::Property(Property {
+            name,
+            value_codec: codec,
+            encrypt,
+            ..
+        }) => {
             let codec = codec_for(krate, codec, ty);
             quote_spanned!(span=> #encoder.patch(#name, #value, #encrypt, #codec::write)?;)
         }
         role => {
-            let prefix = if let Role::Flatten(prefix) = role { prefix.as_str() } else { "" };
+            let prefix = if let Role::Flatten(prefix) = role {
+                prefix.as_str()
+            } else {
+                ""
+            };
             quote_spanned!(span=> #encoder.patch_group::<#ty>(#prefix, #value)?;)
         }
     };

@@ -52,8 +52,17 @@ impl Which {
 
 /// Generates the struct: one step per const number.
 pub(super) fn definition(entity: &Entity<'_>, which: Which) -> TokenStream {
-    let (krate, vis, of, name) = (&entity.krate, &entity.input.vis, &entity.input.ident, which.name(entity));
-    let (key, prefix, template) = (which.key_name(), which.prefix_type(), which.template(entity).display());
+    let (krate, vis, of, name) = (
+        &entity.krate,
+        &entity.input.vis,
+        &entity.input.ident,
+        which.name(entity),
+    );
+    let (key, prefix, template) = (
+        which.key_name(),
+        which.prefix_type(),
+        which.template(entity).display(),
+    );
     let doc = format!("The start of a {key} of [`{of}`], `{template}`: a `{prefix}` at each step.");
     quote! {
         #[doc = #doc]
@@ -69,14 +78,23 @@ pub(super) fn expand(entity: &Entity<'_>, which: Which) -> TokenStream {
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
     let mut with_step = entity.generics.clone();
     // `From` is implemented for all steps at once, by one more const parameter.
-    with_step.params.push(syn::parse_quote!(const __STEP: usize));
+    with_step
+        .params
+        .push(syn::parse_quote!(const __STEP: usize));
     let (step_generics, ..) = with_step.split_for_impl();
-    let (key, prefix, template) = (which.key_name(), which.prefix_type(), which.template(entity));
+    let (key, prefix, template) = (
+        which.key_name(),
+        which.prefix_type(),
+        which.template(entity),
+    );
     let display = template.display();
     let start = template.prefix().map(|text| quote!(.literal(#text)));
     let steps = steps(entity, which);
     let (function, finish) = match which {
-        Which::Partition => (format_ident!("partition_prefix"), format_ident!("finish_partition")),
+        Which::Partition => (
+            format_ident!("partition_prefix"),
+            format_ident!("finish_partition"),
+        ),
         Which::Row => (format_ident!("row_prefix"), format_ident!("finish_row")),
     };
     let doc = format!("Starts a prefix of the {key}, to which parts are added.");
@@ -127,10 +145,14 @@ fn one_step(
 ) -> TokenStream {
     let name = which.name(entity);
     let is_last = index + 1 == which.template(entity).segments.len();
-    let Some(field) = entity.field(&part.field) else { return TokenStream::new() };
+    let Some(field) = entity.field(&part.field) else {
+        return TokenStream::new();
+    };
     // The last part has no end marker if its length varies: a prefix "ann" also matches "anna".
-    let whole = (!is_last || is_fixed(&field.ty)).then(|| whole(entity, which, step, (index, part), field));
-    let starting = (!is_fixed(&field.ty)).then(|| starting(entity, which, (index, part), field, last));
+    let whole =
+        (!is_last || is_fixed(&field.ty)).then(|| whole(entity, which, step, (index, part), field));
+    let starting =
+        (!is_fixed(&field.ty)).then(|| starting(entity, which, (index, part), field, last));
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]
@@ -149,12 +171,23 @@ fn whole(
     (index, part): (usize, &Part),
     field: &Field,
 ) -> TokenStream {
-    let (krate, vis, name, field, ty) =
-        (&entity.krate, &entity.input.vis, which.name(entity), &field.ident, &field.ty);
+    let (krate, vis, name, field, ty) = (
+        &entity.krate,
+        &entity.input.vis,
+        which.name(entity),
+        &field.ident,
+        &field.ty,
+    );
     let template = which.template(entity);
-    let (text, next, format) = (plain(field), step + 1, format(entity, template, index, part));
+    let (text, next, format) = (
+        plain(field),
+        step + 1,
+        format(entity, template, index, part),
+    );
     let operand = operand(krate, ty);
-    let literal = template.text_after(index).map(|text| quote!(.literal(#text)));
+    let literal = template
+        .text_after(index)
+        .map(|text| quote!(.literal(#text)));
     let doc = format!("Only keys with this `{text}`.");
     quote! {
         #[doc = #doc]
@@ -173,8 +206,16 @@ fn starting(
     field: &Field,
     last: usize,
 ) -> TokenStream {
-    let (krate, vis, name, ty) = (&entity.krate, &entity.input.vis, which.name(entity), &field.ty);
-    let (text, format) = (plain(&field.ident), format(entity, which.template(entity), index, part));
+    let (krate, vis, name, ty) = (
+        &entity.krate,
+        &entity.input.vis,
+        which.name(entity),
+        &field.ty,
+    );
+    let (text, format) = (
+        plain(&field.ident),
+        format(entity, which.template(entity), index, part),
+    );
     let method = format_ident!("{text}_starting");
     let doc = format!("Only keys whose `{text}` starts with this text.");
     quote! {

@@ -22,7 +22,13 @@ pub(super) fn expand(projection: &Projection<'_>) -> TokenStream {
 }
 
 fn from_entity(projection: &Projection<'_>) -> TokenStream {
-    let Projection { krate, of, fields, input, .. } = projection;
+    let Projection {
+        krate,
+        of,
+        fields,
+        input,
+        ..
+    } = projection;
     let (name, rust_name) = (&input.ident, plain(&input.ident));
     let (impl_generics, ty_generics, where_clause) = projection.generics.split_for_impl();
     let names = read_names(fields);
@@ -30,8 +36,9 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
     let properties = properties(krate, fields);
     let schema = quote!(<#of as #krate::typed::TableEntity>::SCHEMA);
     let keys = fields.iter().any(Field::is_key);
-    let read_keys =
-        keys.then(|| quote!(let __key = <#of as #krate::__private::KeyFields>::key_fields(__entity.key())?;));
+    let read_keys = keys.then(
+        || quote!(let __key = <#of as #krate::__private::KeyFields>::key_fields(__entity.key())?;),
+    );
     let values = decode_fields(krate, fields, 0);
     quote! {
         #[automatically_derived]
@@ -61,7 +68,13 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
 
 /// Each field must be a property of the entity with the same stored type.
 fn checks(projection: &Projection<'_>) -> TokenStream {
-    let Projection { krate, of, fields, input, .. } = projection;
+    let Projection {
+        krate,
+        of,
+        fields,
+        input,
+        ..
+    } = projection;
     if input.generics.type_params().next().is_some() {
         return TokenStream::new();
     }

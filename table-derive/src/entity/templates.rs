@@ -18,13 +18,20 @@ pub(super) fn template(
     let marks: Vec<(&Ident, &KeyAttr)> = sources
         .iter()
         .filter_map(|(_, ident, attrs)| {
-            let mark = if name == "row_key" { &attrs.row_key } else { &attrs.partition_key };
+            let mark = if name == "row_key" {
+                &attrs.row_key
+            } else {
+                &attrs.partition_key
+            };
             mark.as_ref().map(|mark| (*ident, mark))
         })
         .collect();
     let template = given(name, whole, &marks, input, sources, errors)?;
     // Transforms lose information, and a list has several values: the field could not be read back from the key.
-    if template.parts().any(|part| part.each || !part.transforms.is_empty()) {
+    if template
+        .parts()
+        .any(|part| part.each || !part.transforms.is_empty())
+    {
         let problem = "the fields of an entity are parsed from its key, so the key cannot have transforms or lists, which are for the keys of an index; for a descending key use `Reverse`";
         errors.push(&template.text, problem);
     }
@@ -46,30 +53,48 @@ fn given(
 ) -> Option<Template> {
     match (whole, marks) {
         (Some(text), []) => parsed(text, Template::parse(text), sources, errors),
-        (None, [(field, KeyAttr { format: Some(text), .. })]) => {
-            parsed(text, Template::parse_format(text, field), sources, errors)
-        }
+        (
+            None,
+            [
+                (
+                    field,
+                    KeyAttr {
+                        format: Some(text), ..
+                    },
+                ),
+            ],
+        ) => parsed(text, Template::parse_format(text, field), sources, errors),
         (None, [(field, _)]) => Some(Template::of_field(field)),
         (Some(_), marks) => {
-            let both = format!("`{name}` is a template on the struct already; remove this attribute");
-            marks.iter().for_each(|(_, mark)| errors.push(&mark.at, &both));
+            let both =
+                format!("`{name}` is a template on the struct already; remove this attribute");
+            marks
+                .iter()
+                .for_each(|(_, mark)| errors.push(&mark.at, &both));
             None
         }
         (None, []) => {
             let remedy = format!(
                 "mark a field with `#[{name}]`, or write `#[entity({name} = \"{{field}}_{{other}}\")]`"
             );
-            errors.push(&input.ident, format!("`{}` has no `{name}`: {remedy}", input.ident));
+            errors.push(
+                &input.ident,
+                format!("`{}` has no `{name}`: {remedy}", input.ident),
+            );
             None
         }
         (None, [_, more @ ..]) => {
-            let all: Vec<_> = marks.iter().map(|(ident, _)| format!("{{{}}}", plain(ident))).collect();
+            let all: Vec<_> = marks
+                .iter()
+                .map(|(ident, _)| format!("{{{}}}", plain(ident)))
+                .collect();
             let remedy = format!(
                 "for a key of several fields write `#[entity({name} = \"{}\")]` on the struct",
                 all.join("_")
             );
             let twice = format!("another field is the `{name}` already; {remedy}");
-            more.iter().for_each(|(_, mark)| errors.push(&mark.at, &twice));
+            more.iter()
+                .for_each(|(_, mark)| errors.push(&mark.at, &twice));
             None
         }
     }
@@ -81,12 +106,21 @@ pub(crate) fn parsed(
     sources: &Sources<'_>,
     errors: &Errors,
 ) -> Option<Template> {
-    let template = template.map_err(|message| errors.push(text, message)).ok()?;
+    let template = template
+        .map_err(|message| errors.push(text, message))
+        .ok()?;
     let mut known = true;
     for part in template.parts() {
         if !sources.iter().any(|(_, ident, _)| **ident == part.field) {
-            let fields: Vec<_> = sources.iter().map(|(_, ident, _)| format!("`{}`", plain(ident))).collect();
-            let message = format!("there is no field `{}`; the fields are {}", part.field, fields.join(", "));
+            let fields: Vec<_> = sources
+                .iter()
+                .map(|(_, ident, _)| format!("`{}`", plain(ident)))
+                .collect();
+            let message = format!(
+                "there is no field `{}`; the fields are {}",
+                part.field,
+                fields.join(", ")
+            );
             errors.push(text, message);
             known = false;
         }

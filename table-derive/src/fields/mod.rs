@@ -129,8 +129,14 @@ impl Field {
     /// Returns the element type of a list stored as JSON.
     pub(crate) fn element_type(&self) -> Option<&Type> {
         // Only in JSON are the elements text that a program without the Rust type can read (`ListElement`).
-        let is_json = self.property().is_some_and(|property| property.form == Form::Json);
-        if is_json { element(self.value_type()) } else { None }
+        let is_json = self
+            .property()
+            .is_some_and(|property| property.form == Form::Json);
+        if is_json {
+            element(self.value_type())
+        } else {
+            None
+        }
     }
 
     pub(crate) fn is_key(&self) -> bool {
@@ -161,7 +167,12 @@ pub(crate) fn build(
         .map(|(field, ident, attrs)| {
             rules::check_attrs(ident, attrs, rules, errors);
             let role = role(field, ident, attrs, rules);
-            Field { ident: (*ident).clone(), ty: field.ty.clone(), vis: field.vis.clone(), role }
+            Field {
+                ident: (*ident).clone(),
+                ty: field.ty.clone(),
+                vis: field.vis.clone(),
+                role,
+            }
         })
         .collect();
     rules::check_fields(&built, fields, rules, errors);
@@ -179,7 +190,13 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
         return Role::Timestamp;
     }
     if let Some(flatten) = &attrs.flatten {
-        return Role::Flatten(flatten.prefix.as_ref().map(LitStr::value).unwrap_or_default());
+        return Role::Flatten(
+            flatten
+                .prefix
+                .as_ref()
+                .map(LitStr::value)
+                .unwrap_or_default(),
+        );
     }
     if attrs.rest.is_some() {
         return Role::Rest;
@@ -242,9 +259,8 @@ fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
 fn value_codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
     let root = at(field.ty.span(), krate);
     match &attrs.with {
-        Some(with) if is_option(&field.ty) => {
-            inside(with, &["Optional"]).map_or_else(|| with.to_token_stream(), ToTokens::to_token_stream)
-        }
+        Some(with) if is_option(&field.ty) => inside(with, &["Optional"])
+            .map_or_else(|| with.to_token_stream(), ToTokens::to_token_stream),
         None if attrs.text.is_some() => quote_spanned!(field.ty.span()=> #root::typed::AsText),
         _ => codec(field, attrs, krate),
     }
@@ -299,8 +315,14 @@ fn inside<'t>(ty: &'t Type, names: &[&str]) -> Option<&'t Type> {
         Type::Paren(paren) => return inside(&paren.elem, names),
         _ => return None,
     };
-    let last = path.path.segments.last().filter(|s| names.iter().any(|name| s.ident == name))?;
-    let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
+    let last = path
+        .path
+        .segments
+        .last()
+        .filter(|s| names.iter().any(|name| s.ident == name))?;
+    let PathArguments::AngleBracketed(args) = &last.arguments else {
+        return None;
+    };
     match args.args.first()? {
         GenericArgument::Type(inner) => Some(inner),
         _ => None,

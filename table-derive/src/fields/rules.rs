@@ -13,17 +13,45 @@ type Present = (&'static str, TokenStream);
 
 /// The attributes that determine a field's role, the attributes allowed with each, and the reason.
 const ROLES: [(&str, &[&str], &str); 13] = [
-    ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
+    (
+        "key",
+        &["partition_key", "row_key"],
+        "a key field is stored in the key, as plain text",
+    ),
     ("etag", &[], "the store sets the ETag"),
     ("timestamp", &[], "the store sets the timestamp"),
     ("skip", &["default"], "the field is not stored"),
-    ("flatten", &[], "its fields have their own attributes, in the struct with `PropertyGroup`"),
+    (
+        "flatten",
+        &[],
+        "its fields have their own attributes, in the struct with `PropertyGroup`",
+    ),
     ("rest", &[], "the properties are kept as they are"),
-    ("json", &["rename", "alias", "default", "encrypt", "split"], "the field is stored as JSON"),
-    ("text", &["rename", "alias", "default", "encrypt", "split"], "the field is stored as its text"),
-    ("with", &["rename", "alias", "default", "encrypt", "split"], "the named codec stores the field"),
-    ("large", &["rename", "default", "encrypt"], "its value may be in a blob"),
-    ("split", &["rename", "alias", "default", "encrypt"], "its value may be in several properties"),
+    (
+        "json",
+        &["rename", "alias", "default", "encrypt", "split"],
+        "the field is stored as JSON",
+    ),
+    (
+        "text",
+        &["rename", "alias", "default", "encrypt", "split"],
+        "the field is stored as its text",
+    ),
+    (
+        "with",
+        &["rename", "alias", "default", "encrypt", "split"],
+        "the named codec stores the field",
+    ),
+    (
+        "large",
+        &["rename", "default", "encrypt"],
+        "its value may be in a blob",
+    ),
+    (
+        "split",
+        &["rename", "alias", "default", "encrypt"],
+        "its value may be in several properties",
+    ),
     ("expires", &["rename"], EXPIRY),
     ("deleted_at", &["rename"], EXPIRY),
 ];
@@ -32,7 +60,12 @@ const ROLES: [(&str, &[&str], &str); 13] = [
 const EXPIRY: &str = "programs that do not have the type read the time in a row by its stored name";
 
 /// Reports attributes of one field that contradict each other or are not allowed in this struct.
-pub(crate) fn check_attrs(ident: &Ident, attrs: &FieldAttrs, rules: &FieldRules<'_>, errors: &Errors) {
+pub(crate) fn check_attrs(
+    ident: &Ident,
+    attrs: &FieldAttrs,
+    rules: &FieldRules<'_>,
+    errors: &Errors,
+) {
     let present = present(attrs);
     check_conflicts(rules.keys.contains(ident), &present, errors);
     check_place(&present, rules.owner, errors);
@@ -66,14 +99,31 @@ fn present(attrs: &FieldAttrs) -> Vec<Present> {
 }
 
 fn check_conflicts(is_key: bool, present: &[Present], errors: &Errors) {
-    let has = |role: &str| if role == "key" { is_key } else { present.iter().any(|(name, _)| *name == role) };
+    let has = |role: &str| {
+        if role == "key" {
+            is_key
+        } else {
+            present.iter().any(|(name, _)| *name == role)
+        }
+    };
     // The first role in the order of the table decides, so that a field with three attributes gives one reason for
     // each conflict.
-    let Some((role, allowed, why)) = ROLES.iter().find(|(role, ..)| has(role)) else { return };
-    for (name, at) in present.iter().filter(|(name, _)| name != role && !allowed.contains(name)) {
-        let combined_with = if *role == "key" { "a key field".to_owned() } else { format!("`{role}`") };
-        errors
-            .push(at, format!("`{name}` cannot be combined with {combined_with}: {why}; remove one of them"));
+    let Some((role, allowed, why)) = ROLES.iter().find(|(role, ..)| has(role)) else {
+        return;
+    };
+    for (name, at) in present
+        .iter()
+        .filter(|(name, _)| name != role && !allowed.contains(name))
+    {
+        let combined_with = if *role == "key" {
+            "a key field".to_owned()
+        } else {
+            format!("`{role}`")
+        };
+        errors.push(
+            at,
+            format!("`{name}` cannot be combined with {combined_with}: {why}; remove one of them"),
+        );
     }
 }
 
@@ -85,15 +135,29 @@ fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
             "a projection lists the properties that it reads; add a field for each",
         ),
         Owner::Group => (
-            &["partition_key", "row_key", "etag", "timestamp", "rest", "large", "split"],
+            &[
+                "partition_key",
+                "row_key",
+                "etag",
+                "timestamp",
+                "rest",
+                "large",
+                "split",
+            ],
             "it belongs to the entity; put the field there",
         ),
     };
     for (name, at) in present.iter().filter(|(name, _)| banned.contains(name)) {
         errors.push(at, format!("`{name}` is not allowed here: {why}"));
     }
-    for (name, at) in present.iter().filter(|(name, _)| ["expires", "deleted_at"].contains(name)) {
-        errors.push(at, format!("`{name}` is not allowed here: it belongs to the entity; put it there"));
+    for (name, at) in present
+        .iter()
+        .filter(|(name, _)| ["expires", "deleted_at"].contains(name))
+    {
+        errors.push(
+            at,
+            format!("`{name}` is not allowed here: it belongs to the entity; put it there"),
+        );
     }
 }
 
@@ -126,13 +190,20 @@ pub(crate) fn check_fields(
                 names.push((property.name.clone(), &field.ident));
             }
             Role::Flatten(prefix) if !prefix.is_empty() => {
-                let at = attrs.flatten.as_ref().and_then(|flatten| flatten.prefix.as_ref());
+                let at = attrs
+                    .flatten
+                    .as_ref()
+                    .and_then(|flatten| flatten.prefix.as_ref());
                 check_name(&at.to_token_stream(), prefix, rules, errors);
             }
             Role::Flatten(_) | Role::Rest | Role::Skip(_) => {}
         }
     }
-    for (field, (_, _, attrs)) in built.iter().zip(sources).filter(|(f, _)| f.property().is_some()) {
+    for (field, (_, _, attrs)) in built
+        .iter()
+        .zip(sources)
+        .filter(|(f, _)| f.property().is_some())
+    {
         for alias in &attrs.aliases {
             let name = alias.value();
             check_name(&alias.to_token_stream(), &name, rules, errors);
@@ -149,9 +220,22 @@ pub(crate) fn check_fields(
     check_single(built, |r| matches!(r, Role::ETag), "etag", errors);
     check_single(built, |r| matches!(r, Role::Timestamp), "timestamp", errors);
     check_single(built, |r| matches!(r, Role::Rest), "rest", errors);
-    check_single(built, |r| matches!(r, Role::Property(p) if p.expires), "expires", errors);
-    check_single(built, |r| matches!(r, Role::Property(p) if p.deleted_at.is_some()), "deleted_at", errors);
-    for field in built.iter().filter(|f| f.property().is_some_and(|p| p.deleted_at.is_some())) {
+    check_single(
+        built,
+        |r| matches!(r, Role::Property(p) if p.expires),
+        "expires",
+        errors,
+    );
+    check_single(
+        built,
+        |r| matches!(r, Role::Property(p) if p.deleted_at.is_some()),
+        "deleted_at",
+        errors,
+    );
+    for field in built
+        .iter()
+        .filter(|f| f.property().is_some_and(|p| p.deleted_at.is_some()))
+    {
         check_deleted_type(field, errors);
     }
     check_count(built, rules, errors);
@@ -162,7 +246,10 @@ pub(crate) fn check_fields(
 fn check_part_names(built: &[Field], errors: &Errors) {
     /// The limit of the service without `_Part` and the number of a part, which has at most 3 digits.
     const MAX_CHARS: usize = 255 - 8;
-    for (field, property) in built.iter().filter_map(|f| Some((f, f.property().filter(|p| p.split)?))) {
+    for (field, property) in built
+        .iter()
+        .filter_map(|f| Some((f, f.property().filter(|p| p.split)?)))
+    {
         let names = std::iter::once(&property.name).chain(&property.aliases);
         for whole in names.filter(|whole| whole.chars().count() > MAX_CHARS) {
             errors.push(
@@ -202,7 +289,10 @@ fn check_system_type(field: &Field, wanted: &str, errors: &Errors) {
 
 fn check_single(built: &[Field], is: impl Fn(&Role) -> bool, name: &str, errors: &Errors) {
     for field in built.iter().filter(|f| is(&f.role)).skip(1) {
-        errors.push(&field.ident, format!("another field is `{name}` already; an entity has one"));
+        errors.push(
+            &field.ident,
+            format!("another field is `{name}` already; an entity has one"),
+        );
     }
 }
 
@@ -214,9 +304,19 @@ fn check_name(at: &TokenStream, name: &str, rules: &FieldRules<'_>, errors: &Err
         let rule = "a letter or `_`, then letters, digits or `_`";
         errors.push(at, format!("`{name}` cannot name a property: use {rule}"));
     } else if name.chars().count() > 255 {
-        errors.push(at, format!("`{name}` cannot name a property: at most 255 characters are allowed"));
-    } else if let Some((_, by)) = rules.reserved.iter().find(|(reserved, _)| *reserved == name) {
-        errors.push(at, format!("`{name}` cannot name a property: {by}; write `#[entity(rename = \"…\")]`"));
+        errors.push(
+            at,
+            format!("`{name}` cannot name a property: at most 255 characters are allowed"),
+        );
+    } else if let Some((_, by)) = rules
+        .reserved
+        .iter()
+        .find(|(reserved, _)| *reserved == name)
+    {
+        errors.push(
+            at,
+            format!("`{name}` cannot name a property: {by}; write `#[entity(rename = \"…\")]`"),
+        );
     }
 }
 
@@ -234,7 +334,9 @@ fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
                       `#[entity(wide)]`";
         errors.push(
             &first.ident,
-            format!("an entity has at most {MAX_PROPERTIES} properties, this one {count}: {remedy}"),
+            format!(
+                "an entity has at most {MAX_PROPERTIES} properties, this one {count}: {remedy}"
+            ),
         );
     }
 }

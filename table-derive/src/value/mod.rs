@@ -78,7 +78,10 @@ fn derived(
     let value = Value::build(input, derive, &errors);
     match (errors.check(), value) {
         (Ok(()), Some(value)) => expand(&value),
-        (checked, _) => checked.err().map(syn::Error::into_compile_error).unwrap_or_default(),
+        (checked, _) => checked
+            .err()
+            .map(syn::Error::into_compile_error)
+            .unwrap_or_default(),
     }
 }
 
@@ -102,13 +105,20 @@ impl<'a> Value<'a> {
             Data::Union(_) => {
                 errors.push(
                     &input.ident,
-                    format!("`{}` is for newtypes and unit enums, not for unions", derive.name()),
+                    format!(
+                        "`{}` is for newtypes and unit enums, not for unions",
+                        derive.name()
+                    ),
                 );
                 None
             }
         };
         check_container(&container, shape.as_ref(), errors);
-        Some(Self { input, krate: container.krate(), shape: shape? })
+        Some(Self {
+            input,
+            krate: container.krate(),
+            shape: shape?,
+        })
     }
 }
 
@@ -120,10 +130,15 @@ fn newtype<'a>(
     errors: &Errors,
 ) -> Option<Shape<'a>> {
     let mut members = fields.members();
-    let (Some(member), None, Some(field)) = (members.next(), members.next(), fields.iter().next()) else {
+    let (Some(member), None, Some(field)) = (members.next(), members.next(), fields.iter().next())
+    else {
         errors.push(
             &input.ident,
-            format!("`{}` needs a struct with exactly one field; {}", derive.name(), remedy(derive)),
+            format!(
+                "`{}` needs a struct with exactly one field; {}",
+                derive.name(),
+                remedy(derive)
+            ),
         );
         return None;
     };
@@ -143,7 +158,11 @@ fn variants<'a>(
         let attrs = VariantAttrs::parse(&variant.attrs, errors);
         let other = other_of(variant, &attrs, derive, errors);
         let text = name(&variant.ident, attrs.rename.as_ref(), rename_all);
-        for at in attrs.aliases.iter().filter(|_| derive == ValueDerive::KeyPart) {
+        for at in attrs
+            .aliases
+            .iter()
+            .filter(|_| derive == ValueDerive::KeyPart)
+        {
             let problem = "a part of a key has no former text: the key of the row would differ from the key of its value; move the rows instead";
             errors.push(at, problem);
         }
@@ -151,12 +170,21 @@ fn variants<'a>(
             check_texts(variant, &attrs, &text, &mut texts, errors);
         } else {
             for at in attrs.rename.iter().chain(&attrs.aliases) {
-                errors.push(at, "the variant for all other values has no text of its own; remove the name");
+                errors.push(
+                    at,
+                    "the variant for all other values has no text of its own; remove the name",
+                );
             }
         }
         let aliases = attrs.aliases.iter().map(LitStr::value).collect();
         let number = variant.discriminant.as_ref().map(|(_, number)| number);
-        variants.push(Variant { ident: &variant.ident, text, aliases, number, other });
+        variants.push(Variant {
+            ident: &variant.ident,
+            text,
+            aliases,
+            number,
+            other,
+        });
     }
     variants
 }
@@ -172,7 +200,10 @@ fn other_of(
         (None, Fields::Unit) => None,
         (None, fields) => {
             let (name, remedy) = (derive.name(), remedy(derive));
-            errors.push(fields, format!("`{name}` needs variants without fields; {remedy}"));
+            errors.push(
+                fields,
+                format!("`{name}` needs variants without fields; {remedy}"),
+            );
             None
         }
         (Some(_), Fields::Unit) => Some(Other::Nothing),
@@ -195,35 +226,63 @@ fn check_texts<'a>(
     texts: &mut Vec<(&'a Ident, String)>,
     errors: &Errors,
 ) {
-    let own_at =
-        attrs.rename.as_ref().map_or_else(|| variant.ident.to_token_stream(), |r| r.to_token_stream());
+    let own_at = attrs
+        .rename
+        .as_ref()
+        .map_or_else(|| variant.ident.to_token_stream(), |r| r.to_token_stream());
     let own = std::iter::once((own_at, text.to_owned()));
-    let former = attrs.aliases.iter().map(|alias| (alias.to_token_stream(), alias.value()));
+    let former = attrs
+        .aliases
+        .iter()
+        .map(|alias| (alias.to_token_stream(), alias.value()));
     for (at, text) in own.chain(former) {
         if let Some((taken_by, _)) = texts.iter().find(|(_, t)| *t == text) {
-            errors.push(at, format!("`{taken_by}` is stored as {text:?} already; rename one of them"));
+            errors.push(
+                at,
+                format!("`{taken_by}` is stored as {text:?} already; rename one of them"),
+            );
         }
         texts.push((&variant.ident, text));
     }
 }
 
 /// One variant can stand for all other values. A key part must keep the value.
-fn check_other(variants: &[Variant<'_>], derive: ValueDerive, container: &Container, errors: &Errors) {
+fn check_other(
+    variants: &[Variant<'_>],
+    derive: ValueDerive,
+    container: &Container,
+    errors: &Errors,
+) {
     for variant in variants.iter().filter(|v| v.other.is_some()).skip(1) {
-        errors.push(variant.ident, "another variant is `other` already; an enum has one");
+        errors.push(
+            variant.ident,
+            "another variant is `other` already; an enum has one",
+        );
     }
-    let kept = if container.integer.is_some() { "i32" } else { "String" };
-    for variant in
-        variants.iter().filter(|v| derive == ValueDerive::KeyPart && v.other == Some(Other::Nothing))
+    let kept = if container.integer.is_some() {
+        "i32"
+    } else {
+        "String"
+    };
+    for variant in variants
+        .iter()
+        .filter(|v| derive == ValueDerive::KeyPart && v.other == Some(Other::Nothing))
     {
-        let problem = format!("a part of a key must keep its value: write `{}({kept})`", variant.ident);
+        let problem = format!(
+            "a part of a key must keep its value: write `{}({kept})`",
+            variant.ident
+        );
         errors.push(variant.ident, problem);
     }
 }
 
 /// The number of a variant must not change when a variant is added, so each is written out.
 fn check_numbers(data: &syn::DataEnum, variants: &[Variant<'_>], errors: &Errors) {
-    for (variant, source) in variants.iter().zip(&data.variants).filter(|(v, _)| v.other.is_none()) {
+    for (variant, source) in variants
+        .iter()
+        .zip(&data.variants)
+        .filter(|(v, _)| v.other.is_none())
+    {
         if variant.number.is_none() {
             let problem = format!(
                 "give each variant its number, `{} = 1`: stored numbers must not change",
@@ -234,20 +293,32 @@ fn check_numbers(data: &syn::DataEnum, variants: &[Variant<'_>], errors: &Errors
         // Parsed a second time for its tokens; the first time has reported the errors.
         let attrs = VariantAttrs::parse(&source.attrs, &Errors::ignored());
         for at in attrs.rename.iter().chain(&attrs.aliases) {
-            errors.push(at, "the variant is stored as its number and has no text; remove the name");
+            errors.push(
+                at,
+                "the variant is stored as its number and has no text; remove the name",
+            );
         }
     }
 }
 
 fn check_container(container: &Container, shape: Option<&Shape<'_>>, errors: &Errors) {
     if let (Some((rule, _)), Some(Shape::Newtype(..))) = (&container.rename_all, shape) {
-        errors.push(rule, "`rename_all` renames variants; a newtype is stored as its value");
+        errors.push(
+            rule,
+            "`rename_all` renames variants; a newtype is stored as its value",
+        );
     }
     if let (Some(at), Some(Shape::Newtype(..))) = (&container.integer, shape) {
-        errors.push(at, "`integer` numbers the variants of an enum; a newtype is stored as its value");
+        errors.push(
+            at,
+            "`integer` numbers the variants of an enum; a newtype is stored as its value",
+        );
     }
     if let (Some((rule, _)), Some(_)) = (&container.rename_all, &container.integer) {
-        errors.push(rule, "`rename_all` renames texts, and `integer` stores numbers; remove one of them");
+        errors.push(
+            rule,
+            "`rename_all` renames texts, and `integer` stores numbers; remove one of them",
+        );
     }
 }
 
@@ -291,10 +362,13 @@ fn text_arms(
             }
         }
     });
-    let read = variants.iter().filter(|v| v.other.is_none()).map(|variant| {
-        let (ident, text, aliases) = (variant.ident, &variant.text, &variant.aliases);
-        quote!(#text #(| #aliases)* => ::core::result::Result::Ok(Self::#ident),)
-    });
+    let read = variants
+        .iter()
+        .filter(|v| v.other.is_none())
+        .map(|variant| {
+            let (ident, text, aliases) = (variant.ident, &variant.text, &variant.aliases);
+            quote!(#text #(| #aliases)* => ::core::result::Result::Ok(Self::#ident),)
+        });
     let others = variants.iter().find(|v| v.other.is_some()).map_or_else(
         || quote!(__other => ::core::result::Result::Err(#refused),),
         |variant| {
@@ -314,7 +388,9 @@ fn text_arms(
 fn numbers(value: &Value<'_>, variants: &[Variant<'_>]) -> (TokenStream, TokenStream) {
     let krate = &value.krate;
     let numbered: Vec<_> = variants.iter().filter(|v| v.other.is_none()).collect();
-    let constants: Vec<_> = (0..numbered.len()).map(|n| format_ident!("__NUMBER_{n}")).collect();
+    let constants: Vec<_> = (0..numbered.len())
+        .map(|n| format_ident!("__NUMBER_{n}"))
+        .collect();
     let values: Vec<_> = numbered.iter().filter_map(|v| v.number).collect();
     // A `match` needs constants as patterns: the number of a variant may be any constant expression.
     let declared = quote!(#(const #constants: i32 = #values;)*);

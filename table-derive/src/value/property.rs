@@ -29,9 +29,11 @@ fn expand(value: &Value<'_>) -> TokenStream {
 
 fn text(value: &Value<'_>, variants: &[Variant<'_>]) -> TokenStream {
     let krate = &value.krate;
-    let texts = variants.iter().filter(|v| v.other.is_none()).map(|v| &v.text);
-    let refused =
-        quote!(#krate::__private::no_text(&[#(#texts),*], #krate::model::ValueRef::String(__other)));
+    let texts = variants
+        .iter()
+        .filter(|v| v.other.is_none())
+        .map(|v| &v.text);
+    let refused = quote!(#krate::__private::no_text(&[#(#texts),*], #krate::model::ValueRef::String(__other)));
     let (written, read) = text_arms(value, variants, &refused);
     quote! {
         const TYPE: #krate::model::EdmType = #krate::model::EdmType::String;

@@ -62,7 +62,11 @@ impl PageChecksums {
 
     pub(super) fn expected(&self, at: u64, len: usize) -> Expected {
         let (part, within) = place(at);
-        let entry = self.parts.get(part).and_then(Option::as_ref).map_or(0, |part| part[within]);
+        let entry = self
+            .parts
+            .get(part)
+            .and_then(Option::as_ref)
+            .map_or(0, |part| part[within]);
         // Another order: the entry belongs to an earlier page at this offset, which was freed since. It says nothing about this page.
         if entry == 0 || entry & ORDER_MASK != order(len) + 1 {
             #[cfg(test)]
@@ -71,9 +75,10 @@ impl PageChecksums {
         }
         match ((entry >> ORDER_BITS) & WRITTEN, entry >> TAG_BITS) {
             (WRITTEN, sum) => Expected::Written(sum),
-            (kind, sum) => {
-                self.kinds.get(kind as usize).map_or(Expected::Unknown, |kind| Expected::Page(*kind, sum))
-            }
+            (kind, sum) => self
+                .kinds
+                .get(kind as usize)
+                .map_or(Expected::Unknown, |kind| Expected::Page(*kind, sum)),
         }
     }
 

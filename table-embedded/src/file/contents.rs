@@ -21,7 +21,12 @@ pub(crate) struct Contents {
 impl Contents {
     /// The metadata of a new store.
     pub(crate) fn empty() -> Self {
-        Self { catalog: Catalog::default(), dropped: Vec::new(), next_table: 1, version_mark: 0 }
+        Self {
+            catalog: Catalog::default(),
+            dropped: Vec::new(),
+            next_table: 1,
+            version_mark: 0,
+        }
     }
 
     /// Reads the metadata in a transaction, after the format was [checked](check_format).
@@ -60,7 +65,10 @@ impl Contents {
             meta.insert(format::META_VERSION_MARK, self.version_mark)?;
             let mut catalog = transaction.open_table(CATALOG)?;
             for (id, name) in self.catalog.iter() {
-                catalog.insert(name.to_lowercase().as_str(), format::catalog_row(id, name).as_slice())?;
+                catalog.insert(
+                    name.to_lowercase().as_str(),
+                    format::catalog_row(id, name).as_slice(),
+                )?;
             }
             let mut dictionary = transaction.open_table(DICTIONARY)?;
             for (number, entry) in self.catalog.dictionary.iter() {
@@ -88,7 +96,11 @@ pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result
     match format.map(|format| format.value()) {
         None => Err(Failure::Foreign(path.to_owned())),
         Some(FORMAT) => Ok(()),
-        Some(found) => Err(Failure::OtherFormat { path: path.to_owned(), found, known: FORMAT }),
+        Some(found) => Err(Failure::OtherFormat {
+            path: path.to_owned(),
+            found,
+            known: FORMAT,
+        }),
     }
 }
 
@@ -109,14 +121,20 @@ fn read_dictionary(transaction: &ReadTransaction) -> Result<PropertyDictionary, 
         let (number, entry) = row?;
         // Numbers have no gaps, so each entry gets its number again if the entries are added in their order.
         if dictionary.add(entry.value()).map(u64::from) != Some(number.value()) {
-            return Err(corrupted("an entry of the property dictionary cannot be read"));
+            return Err(corrupted(
+                "an entry of the property dictionary cannot be read",
+            ));
         }
     }
     Ok(dictionary)
 }
 
 fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, redb::Error> {
-    transaction.open_table(DROPPED)?.iter()?.map(|row| Ok(row?.0.value())).collect()
+    transaction
+        .open_table(DROPPED)?
+        .iter()?
+        .map(|row| Ok(row?.0.value()))
+        .collect()
 }
 
 fn corrupted(reason: &str) -> redb::Error {

@@ -63,7 +63,11 @@ impl Directory {
         if let Some(lock) = &lock {
             wait_for_lock(lock, path, access)?;
         }
-        Ok(Self { path: path.to_owned(), access, unsynced: Arc::new(Unsynced::new(lock)) })
+        Ok(Self {
+            path: path.to_owned(),
+            access,
+            unsynced: Arc::new(Unsynced::new(lock)),
+        })
     }
 
     /// Returns the path of the file.
@@ -86,7 +90,11 @@ impl Directory {
         check_magic(&path)?;
         let file = (config.opener.0)(&path, self.access).map_err(Failure::io("opening", &path))?;
         self.ensure_cache_is_on_disk(&*file)?;
-        let locks = if self.access == Access::Read { LockMode::Skip } else { locks };
+        let locks = if self.access == Access::Read {
+            LockMode::Skip
+        } else {
+            locks
+        };
         let session = Session::new(file, Arc::clone(&self.unsynced), locks);
         let session = session.map_err(Failure::io("reading", &path))?;
         let opened = guarded(|| open_in_memory(&path, session, config));
@@ -97,11 +105,17 @@ impl Directory {
     fn ensure_cache_is_on_disk(&self, file: &dyn StorageBackend) -> Result<(), Failure> {
         let path = self.file();
         if self.access == Access::Read {
-            return if self.unsynced.is_marked() { Err(Failure::Unsynced(path)) } else { Ok(()) };
+            return if self.unsynced.is_marked() {
+                Err(Failure::Unsynced(path))
+            } else {
+                Ok(())
+            };
         }
         // First of all: before this, what the file seems to contain may not be on the disk. Recovery would build on pages that a
         // later power loss takes away.
-        self.unsynced.write_again(file).map_err(Failure::io("writing the unsynced pages again of", &path))?;
+        self.unsynced
+            .write_again(file)
+            .map_err(Failure::io("writing the unsynced pages again of", &path))?;
         let mut header = vec![0; PAGE as usize];
         let read = file.len().and_then(|len| {
             header.truncate(len.min(PAGE) as usize);
@@ -195,14 +209,23 @@ fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
         // there can be no writer.
         let existing = options.read(true).open(path);
         existing.or_else(|_| {
-            owner_only(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
+            owner_only(
+                OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(false),
+            )
+            .open(path)
         })
     } else {
         owner_only(options.read(true).write(true).create(true).truncate(false)).open(path)
     };
     match lock {
         Ok(lock) => Ok(Some(lock)),
-        Err(error) if access == Access::Read && error.kind() == ErrorKind::ReadOnlyFilesystem => Ok(None),
+        Err(error) if access == Access::Read && error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            Ok(None)
+        }
         Err(error) => Err(Failure::io("opening", path)(error)),
     }
 }
@@ -214,10 +237,14 @@ fn create_directory(path: &Path) -> Result<(), Failure> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(Failure::io("creating the directory", path))?;
+    builder
+        .create(path)
+        .map_err(Failure::io("creating the directory", path))?;
     // The entry of a new directory is in its parent: without a sync of each parent, a power loss could take the whole store.
     for made in made.iter().rev() {
-        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = made
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         sync_directory(parent.unwrap_or(Path::new(".")))?;
     }
     Ok(())
@@ -226,7 +253,11 @@ fn create_directory(path: &Path) -> Result<(), Failure> {
 fn wait_for_lock(lock: &File, path: &Path, access: Access) -> Result<(), Failure> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
-        let locked = if access == Access::Read { lock.try_lock_shared() } else { lock.try_lock() };
+        let locked = if access == Access::Read {
+            lock.try_lock_shared()
+        } else {
+            lock.try_lock()
+        };
         match locked {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(source)) => return Err(Failure::io("locking", path)(source)),
@@ -241,7 +272,9 @@ fn wait_for_lock(lock: &File, path: &Path, access: Access) -> Result<(), Failure
 fn check_magic(path: &Path) -> Result<(), Failure> {
     let mut start = Vec::new();
     let file = File::open(path).map_err(Failure::io("opening", path))?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(Failure::io("reading", path))?;
+    file.take(MAGIC.len() as u64)
+        .read_to_end(&mut start)
+        .map_err(Failure::io("reading", path))?;
     match start.as_slice() {
         [] => Err(damaged(path, "it is empty")),
         start if start == MAGIC => Ok(()),
@@ -268,15 +301,27 @@ fn open_in_memory(path: &Path, session: Session, config: &FileConfig) -> Result<
     if verify {
         session.engine_scans();
     }
-    if verify && !database.check_integrity().map_err(|error| unusable(path, error))? {
+    if verify
+        && !database
+            .check_integrity()
+            .map_err(|error| unusable(path, error))?
+    {
         return Err(damaged(path, "its checksums do not match"));
     }
     let contents = read_contents(path, &database).map_err(|failure| unreadable(path, failure))?;
     // Last: it also checks the pages that opening has read so far, which are in the engine's cache and are not read again.
-    if !session.check_pages().map_err(Failure::io("reading", path))? {
+    if !session
+        .check_pages()
+        .map_err(Failure::io("reading", path))?
+    {
         return Err(damaged(path, "a page does not match its checksum"));
     }
-    Ok(Opened { database, contents, session, scanned: scanned.load(Ordering::Relaxed) })
+    Ok(Opened {
+        database,
+        contents,
+        session,
+        scanned: scanned.load(Ordering::Relaxed),
+    })
 }
 
 fn read_contents(path: &Path, database: &Database) -> Result<Contents, Failure> {
@@ -310,7 +355,10 @@ fn unreadable(path: &Path, failure: Failure) -> Failure {
 }
 
 fn damaged(path: &Path, reason: &str) -> Failure {
-    Failure::Damaged { path: path.to_owned(), reason: reason.to_owned() }
+    Failure::Damaged {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 /// Makes a rename durable, where the operating system can sync directories.

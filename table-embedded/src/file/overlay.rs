@@ -42,7 +42,9 @@ impl Overlay {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.pieces.iter().map(|(at, piece)| (*at, piece.as_slice()))
+        self.pieces
+            .iter()
+            .map(|(at, piece)| (*at, piece.as_slice()))
     }
 
     pub(super) fn clear(&mut self) {
@@ -53,14 +55,19 @@ impl Overlay {
         // Pieces do not overlap, so of the pieces that begin before `from` only the last can reach into the range.
         let before = self.pieces.range(..from).next_back();
         let before = before.filter(|(at, piece)| **at + piece.len() as u64 > from);
-        before.into_iter().chain(self.pieces.range(from..to)).map(|(at, piece)| (*at, piece.as_slice()))
+        before
+            .into_iter()
+            .chain(self.pieces.range(from..to))
+            .map(|(at, piece)| (*at, piece.as_slice()))
     }
 
     /// Removes a range from the pieces.
     fn cut(&mut self, from: u64, to: u64) {
         let touched: Vec<_> = self.touching(from, to).map(|(at, _)| at).collect();
         for at in touched {
-            let Some(mut piece) = self.pieces.remove(&at) else { continue };
+            let Some(mut piece) = self.pieces.remove(&at) else {
+                continue;
+            };
             if at + piece.len() as u64 > to {
                 self.pieces.insert(to, piece[(to - at) as usize..].to_vec());
             }

@@ -36,7 +36,11 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    const DEFINITIONS: Self = Self { key: None, value: None, definitions: true };
+    const DEFINITIONS: Self = Self {
+        key: None,
+        value: None,
+        definitions: true,
+    };
 
     /// Whether the tree's leaves refer to roots of tables.
     pub(crate) fn has_definitions(self) -> bool {
@@ -83,7 +87,11 @@ impl Header {
         if !whole || xxh3_128(slot).to_le_bytes() != *sum {
             return None;
         }
-        let mut header = Self { region_bytes, roots: [None; 2], unclean: god & 2 != 0 };
+        let mut header = Self {
+            region_bytes,
+            roots: [None; 2],
+            unclean: god & 2 != 0,
+        };
         // For each root: a flag whether it exists at 1 + n, then page number, checksum and length from `at` on.
         for (n, at) in [8, 40].into_iter().enumerate() {
             if slot[1 + n] != 0 {
@@ -94,7 +102,13 @@ impl Header {
     }
 
     /// Reads a reference: the page number at one offset, its checksum at another.
-    fn reference(&self, bytes: &[u8], number_at: usize, sum_at: usize, kind: Kind) -> Option<PageRef> {
+    fn reference(
+        &self,
+        bytes: &[u8],
+        number_at: usize,
+        sum_at: usize,
+        kind: Kind,
+    ) -> Option<PageRef> {
         let number = u64::from_le_bytes(chunk(bytes, number_at)?);
         let sum = u128::from_le_bytes(chunk(bytes, sum_at)?);
         let order = (number >> 59) as u32;
@@ -105,7 +119,12 @@ impl Header {
         // times 4 KiB and the index counts pages of that size, so a higher order needs fewer bits.
         let (index, region) = (number & (0xF_FFFF >> order), (number >> 20) & 0xF_FFFF);
         let at = PAGE + region * self.region_bytes + index * (PAGE << order);
-        Some(PageRef { at, order: order as u8, sum, kind })
+        Some(PageRef {
+            at,
+            order: order as u8,
+            sum,
+            kind,
+        })
     }
 
     /// Returns the pages that a page refers to: its children and the roots in its definitions. `None` if the
@@ -117,7 +136,12 @@ impl Header {
         if !kind.definitions {
             return Some(Vec::new());
         }
-        Some(self.definitions(page)?.into_iter().filter_map(|(_, root)| root).collect())
+        Some(
+            self.definitions(page)?
+                .into_iter()
+                .filter_map(|(_, root)| root)
+                .collect(),
+        )
     }
 
     fn children(&self, page: &[u8], kind: Kind) -> Option<Vec<PageRef>> {
@@ -149,7 +173,9 @@ impl Header {
     /// Returns the table names and roots in a leaf of definitions.
     pub(crate) fn definitions(&self, page: &[u8]) -> Option<Vec<(Vec<u8>, Option<PageRef>)>> {
         let pairs = pairs(page, Kind::DEFINITIONS)?.into_iter();
-        pairs.map(|(name, definition)| Some((name.to_vec(), self.root_of(definition)?))).collect()
+        pairs
+            .map(|(name, definition)| Some((name.to_vec(), self.root_of(definition)?)))
+            .collect()
     }
 
     /// Returns the root in a table definition: `Some(None)` if the table has no pages, `None` if the definition is malformed.
@@ -160,7 +186,11 @@ impl Header {
         };
         // A definition has its type (1 byte), the number of rows (8), a flag whether there is a root (1), the root's page number (8),
         // checksum (16) and length (8), and the widths of key and value (a flag and 4 bytes each).
-        let kind = Kind { key: width(42)?, value: width(47)?, definitions: false };
+        let kind = Kind {
+            key: width(42)?,
+            value: width(47)?,
+            definitions: false,
+        };
         if *definition.get(9)? == 0 {
             return Some(None);
         }
@@ -202,14 +232,20 @@ fn branch_key(page: &[u8], kind: Kind, n: usize) -> Option<&[u8]> {
     let keys = count(page)?;
     // 24 bytes a child: 16 of checksum, 8 of page number. Keys of fixed width have no ends.
     let first = 8 + 24 * (keys + 1) + if kind.key.is_none() { 4 * keys } else { 0 };
-    let from = if n == 0 { first } else { branch_key_end(page, kind, n - 1)? };
+    let from = if n == 0 {
+        first
+    } else {
+        branch_key_end(page, kind, n - 1)?
+    };
     page.get(from..branch_key_end(page, kind, n)?)
 }
 
 /// Returns the keys and values of a leaf; `None` if the page is not a leaf.
 pub(crate) fn pairs(page: &[u8], kind: Kind) -> Option<Vec<(&[u8], &[u8])>> {
     let leaf = Leaf::of(page, kind)?;
-    (0..leaf.pairs).map(|n| Some((leaf.key(n)?, leaf.value(n)?))).collect()
+    (0..leaf.pairs)
+        .map(|n| Some((leaf.key(n)?, leaf.value(n)?)))
+        .collect()
 }
 
 /// A leaf page.
@@ -222,16 +258,28 @@ struct Leaf<'p> {
 
 impl<'p> Leaf<'p> {
     fn of(page: &'p [u8], kind: Kind) -> Option<Self> {
-        (page.first() == Some(&LEAF)).then_some(Self { page, kind, pairs: count(page)? })
+        (page.first() == Some(&LEAF)).then_some(Self {
+            page,
+            kind,
+            pairs: count(page)?,
+        })
     }
 
     fn key(&self, n: usize) -> Option<&'p [u8]> {
-        let from = if n == 0 { self.keys_at() } else { self.key_end(n - 1)? };
+        let from = if n == 0 {
+            self.keys_at()
+        } else {
+            self.key_end(n - 1)?
+        };
         self.page.get(from..self.key_end(n)?)
     }
 
     fn value(&self, n: usize) -> Option<&'p [u8]> {
-        let from = if n == 0 { self.key_end(self.pairs.checked_sub(1)?)? } else { self.value_end(n - 1)? };
+        let from = if n == 0 {
+            self.key_end(self.pairs.checked_sub(1)?)?
+        } else {
+            self.value_end(n - 1)?
+        };
         self.page.get(from..self.value_end(n)?)
     }
 
@@ -251,9 +299,15 @@ impl<'p> Leaf<'p> {
 
     /// The offset after value n.
     fn value_end(&self, n: usize) -> Option<usize> {
-        let ends = 4 + if self.kind.key.is_none() { 4 * self.pairs } else { 0 };
+        let ends = 4 + if self.kind.key.is_none() {
+            4 * self.pairs
+        } else {
+            0
+        };
         match self.kind.value {
-            Some(width) => Some(self.key_end(self.pairs.checked_sub(1)?)? + width as usize * (n + 1)),
+            Some(width) => {
+                Some(self.key_end(self.pairs.checked_sub(1)?)? + width as usize * (n + 1))
+            }
             None => Some(u32_at(self.page, ends + 4 * n)? as usize),
         }
     }

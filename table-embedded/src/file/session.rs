@@ -145,7 +145,9 @@ impl Session {
         let read = std::mem::take(&mut *lock(&self.0.opening)).read;
         let mut header = vec![0; PAGE as usize];
         self.0.read_with_overlay(0, &mut header)?;
-        let Some(header) = Header::parse(&header) else { return Ok(false) };
+        let Some(header) = Header::parse(&header) else {
+            return Ok(false);
+        };
         lock(&self.0.sums).header = Some(header);
         // From the roots down: the checksum of a page is known only from its parent, and a parent is trusted only after its own
         // comparison.
@@ -154,7 +156,8 @@ impl Session {
             lock(&self.0.sums).learn(&page);
             // Includes pages that the engine wrote since then. Leaves of definitions refer to other pages, as
             // branches do; there are few of them.
-            let is_cached = read.contains(&page.at) || self.0.view().changes.touches(page.at, page.len());
+            let is_cached =
+                read.contains(&page.at) || self.0.view().changes.touches(page.at, page.len());
             if !is_cached && !page.kind.has_definitions() {
                 continue;
             }
@@ -163,7 +166,9 @@ impl Session {
             if page::sum(&bytes, page.kind) != Some(page.sum) {
                 return Ok(false);
             }
-            let Some(references) = header.references(&bytes, page.kind) else { return Ok(false) };
+            let Some(references) = header.references(&bytes, page.kind) else {
+                return Ok(false);
+            };
             pages.extend(references);
         }
         self.0.checking.store(true, Ordering::Release);
@@ -186,7 +191,8 @@ impl Session {
     /// Writes nothing more to the file, because the engine's state is not reliable. Further changes stay in memory.
     pub(crate) fn stop_writing(&self) {
         let mut view = self.0.view();
-        self.0.fail(&mut view, &io::Error::other("the engine failed"));
+        self.0
+            .fail(&mut view, &io::Error::other("the engine failed"));
     }
 
     /// Sets whether the engine gets errors of failed writes. It then refuses all later calls, including
@@ -221,7 +227,9 @@ impl Inner {
                     lock(&self.sums).written(*at, bytes);
                 }
             }
-            self.file.sync_data().inspect_err(|_| self.unsynced.mark())?;
+            self.file
+                .sync_data()
+                .inspect_err(|_| self.unsynced.mark())?;
         }
         self.unsynced.clear();
         view.changes.clear();
@@ -236,7 +244,10 @@ impl Inner {
             let may_be_applied = view.header_may_be_written;
             let error = Arc::new(io::Error::new(error.kind(), error.to_string()));
             tracing::error!(%error, may_be_applied, "the file cannot be written any more");
-            view.failure = Some(WriteFailure { error, may_be_applied });
+            view.failure = Some(WriteFailure {
+                error,
+                may_be_applied,
+            });
         }
     }
 
@@ -274,7 +285,9 @@ impl Inner {
             self.unsynced.add(at, bytes.len());
             self.file.write(at, bytes)?;
         }
-        self.file.sync_data().inspect_err(|_| self.unsynced.mark())?;
+        self.file
+            .sync_data()
+            .inspect_err(|_| self.unsynced.mark())?;
         self.unsynced.clear();
         view.changes.clear();
         view.header_may_be_written = false;
@@ -309,7 +322,11 @@ impl Inner {
         let writes_through = self.writes_through.load(Ordering::Acquire);
         // While the file is written directly, without the lock of `view`, which a sync holds: reads do not wait for a sync.
         let read = |out: &mut [u8]| {
-            if writes_through { self.file.read(at, out) } else { self.read_with_overlay(at, out) }
+            if writes_through {
+                self.file.read(at, out)
+            } else {
+                self.read_with_overlay(at, out)
+            }
         };
         let expected = lock(&self.sums).expected(at, out.len());
         let mut sound = read(out).is_ok() && expected.is_met(out);
@@ -317,10 +334,14 @@ impl Inner {
             // A fault between disk and memory passes with another read; damage on the disk stays. Bytes that are kept in memory come
             // from the engine itself and need no comparison.
             read(out)?;
-            sound = expected.is_met(out) || (!writes_through && self.view().changes.touches(at, out.len()));
+            sound = expected.is_met(out)
+                || (!writes_through && self.view().changes.touches(at, out.len()));
         }
         if !sound {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a page does not match its checksum"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a page does not match its checksum",
+            ));
         }
         // Only a page that matched may say what its children must be. A page that this process wrote refers to pages that it read or
         // wrote before, so nothing is learned from it.

@@ -34,7 +34,11 @@ pub(crate) struct Unsynced {
 impl Unsynced {
     /// Creates the state for a directory with this `lock` file.
     pub(super) fn new(lock: Option<File>) -> Self {
-        let unsynced = Self { ranges: Mutex::default(), unclean: AtomicBool::new(false), mark: lock };
+        let unsynced = Self {
+            ranges: Mutex::default(),
+            unclean: AtomicBool::new(false),
+            mark: lock,
+        };
         if unsynced.is_marked() {
             unsynced.add_all();
         }
@@ -43,10 +47,13 @@ impl Unsynced {
 
     /// Whether an earlier process left pages that may not be on the disk.
     pub(super) fn is_marked(&self) -> bool {
-        let Some(mut mark) = self.mark.as_ref() else { return false };
+        let Some(mut mark) = self.mark.as_ref() else {
+            return false;
+        };
         let mut text = Vec::new();
-        let read =
-            mark.seek(SeekFrom::Start(0)).and_then(|_| mark.take(MARK.len() as u64).read_to_end(&mut text));
+        let read = mark
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| mark.take(MARK.len() as u64).read_to_end(&mut text));
         // What cannot be read may be a mark: then the pages are written again, which costs time and nothing else.
         read.is_err() || text == MARK
     }
@@ -60,7 +67,9 @@ impl Unsynced {
         }
         // One range over all is right too: it only writes more bytes again.
         if ranges.len() > MAX_RANGES {
-            let all = ranges.iter().fold((at, end), |all, range| (all.0.min(range.0), all.1.max(range.1)));
+            let all = ranges.iter().fold((at, end), |all, range| {
+                (all.0.min(range.0), all.1.max(range.1))
+            });
             *ranges = vec![all];
         }
     }
@@ -93,7 +102,9 @@ impl Unsynced {
     }
 
     fn write_mark(&self, text: &[u8]) -> io::Result<()> {
-        let Some(mut mark) = self.mark.as_ref() else { return Ok(()) };
+        let Some(mut mark) = self.mark.as_ref() else {
+            return Ok(());
+        };
         // Without a sync: the mark is for later processes of the same system, which share its cache. A restart of the machine may lose
         // the mark, but it also empties the cache, and reads then come from the disk.
         mark.seek(SeekFrom::Start(0))?;
@@ -113,7 +124,10 @@ impl Unsynced {
         let len = file.len()?;
         let mut bytes = Vec::new();
         for (from, to) in ranges {
-            let (mut at, to) = (from - from % PAGE, to.div_ceil(PAGE).saturating_mul(PAGE).min(len));
+            let (mut at, to) = (
+                from - from % PAGE,
+                to.div_ceil(PAGE).saturating_mul(PAGE).min(len),
+            );
             while at < to {
                 bytes.resize((to - at).min(CHUNK_BYTES) as usize, 0);
                 file.read(at, &mut bytes)?;

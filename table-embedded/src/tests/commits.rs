@@ -37,7 +37,10 @@ async fn survives(fault: u8) -> Error {
 #[tokio::test]
 async fn a_failed_sync_is_ambiguous_and_the_store_recovers() {
     let error = survives(SYNCS_FAIL).await;
-    assert!(error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
+    assert!(
+        error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -52,7 +55,10 @@ async fn a_full_disk_has_its_own_error_and_the_store_recovers() {
 #[tokio::test]
 async fn a_panic_of_the_engine_is_ambiguous_and_the_store_recovers() {
     let error = survives(WRITES_PANIC).await;
-    assert!(error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
+    assert!(
+        error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -115,7 +121,8 @@ async fn a_write_that_is_dropped_before_its_turn_is_not_done() {
     let first = fixture.insert("first");
     let second = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let second = tokio::time::timeout(Duration::from_millis(50), fixture.insert("second")).await;
+        let second =
+            tokio::time::timeout(Duration::from_millis(50), fixture.insert("second")).await;
         fixture.disk.set(SOUND);
         second
     };
@@ -136,8 +143,16 @@ async fn a_failed_sync_is_recorded_for_later_processes() {
     fixture.insert("during").await.unwrap_err();
     fixture.store.close().await.unwrap_err();
     assert_eq!(std::fs::read(&lock).unwrap(), b"unsynced");
-    let reader = EmbeddedStore::builder(fixture.directory.path().join("store")).read_only().open().await;
-    assert!(reader.unwrap_err().to_string().contains("open the store for writing once"));
+    let reader = EmbeddedStore::builder(fixture.directory.path().join("store"))
+        .read_only()
+        .open()
+        .await;
+    assert!(
+        reader
+            .unwrap_err()
+            .to_string()
+            .contains("open the store for writing once")
+    );
     fixture.disk.set(SOUND);
     fixture.reopen().await;
     assert_eq!(std::fs::read(&lock).unwrap(), b"");
@@ -158,14 +173,30 @@ async fn every_page_that_is_read_is_compared_with_its_checksum() {
         fixture.fill(&table, 1500).await;
         for n in (0..1500).step_by(3) {
             let key = Key::new("p", format!("{n:06}")).unwrap();
-            fixture.store.write(&table, Operation::Delete(key, IfMatch::Any)).await.unwrap();
+            fixture
+                .store
+                .write(&table, Operation::Delete(key, IfMatch::Any))
+                .await
+                .unwrap();
         }
-        let rows = fixture.store.query(&table, &Query::new(), None).await.unwrap().items.len();
+        let rows = fixture
+            .store
+            .query(&table, &Query::new(), None)
+            .await
+            .unwrap()
+            .items
+            .len();
         assert_eq!(rows, 1000);
         fixture.disk.set(SYNCS_FAIL);
-        fixture.store.create_table(&name("Others")).await.unwrap_err();
+        fixture
+            .store
+            .create_table(&name("Others"))
+            .await
+            .unwrap_err();
         fixture.disk.set(SOUND);
-        fixture.insert_until_it_works(&format!("after{round}")).await;
+        fixture
+            .insert_until_it_works(&format!("after{round}"))
+            .await;
         if round == 1 {
             fixture.store.delete_table(&table).await.unwrap();
             fixture.store.compact().await.unwrap();

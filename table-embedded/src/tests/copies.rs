@@ -17,7 +17,12 @@ async fn assert_copied(fixture: &Fixture) {
     let copy = EmbeddedStore::open(fixture.copy()).await.unwrap();
     for n in [0, ROWS - 1] {
         let key = Key::new("p", format!("{n:06}")).unwrap();
-        assert!(copy.get(&fixture.table, &key, None).await.unwrap().is_some());
+        assert!(
+            copy.get(&fixture.table, &key, None)
+                .await
+                .unwrap()
+                .is_some()
+        );
     }
 }
 
@@ -41,7 +46,12 @@ async fn backup_survives(fault: u8) {
             break;
         }
         failed += 1;
-        let left: Vec<_> = fixture.copy().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
+        let left: Vec<_> = fixture
+            .copy()
+            .read_dir()
+            .unwrap()
+            .map(|file| file.unwrap().file_name())
+            .collect();
         assert_eq!(left, ["lock"], "after {syncs} syncs");
     }
     assert!(failed > 1, "the fault showed in {failed} stages");
@@ -83,7 +93,12 @@ async fn a_backup_continues_while_writes_fail() {
 async fn a_dropped_backup_continues_and_a_compaction_waits_for_it() {
     let fixture = Fixture::with_rows(ROWS).await;
     fixture.copies.set(SYNCS_WAIT);
-    timeout(Duration::from_millis(50), fixture.store.backup(fixture.copy())).await.unwrap_err();
+    timeout(
+        Duration::from_millis(50),
+        fixture.store.backup(fixture.copy()),
+    )
+    .await
+    .unwrap_err();
     until_it_waits(&fixture).await;
     let (compacted, ()) = tokio::join!(fixture.store.compact(), async {
         sleep(Duration::from_millis(50)).await;
@@ -146,11 +161,17 @@ async fn a_backup_in_steps_is_one_snapshot_and_lets_the_original_reuse_pages() {
     // Each change rewrites 50 leaves. If no page were reused before the end of the backup, the file, which
     // grows by doubling, would exceed their total size.
     let written = u64::try_from(rounds).unwrap() * 50 * 4096;
-    assert!(grown < before + written, "{before} bytes grew to {grown}, {written} were written");
+    assert!(
+        grown < before + written,
+        "{before} bytes grew to {grown}, {written} were written"
+    );
 }
 
 async fn round_of(store: &EmbeddedStore, fixture: &Fixture, row: &str) -> Option<i32> {
-    let found = store.get(&fixture.table, &Key::new("p", row).unwrap(), None).await.unwrap()?;
+    let found = store
+        .get(&fixture.table, &Key::new("p", row).unwrap(), None)
+        .await
+        .unwrap()?;
     match found.get("Round") {
         Some(ValueRef::Int32(round)) => Some(round),
         other => panic!("{row} has {other:?}"),
@@ -160,12 +181,19 @@ async fn round_of(store: &EmbeddedStore, fixture: &Fixture, row: &str) -> Option
 async fn change_together(fixture: &Fixture, round: i32) {
     let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
     let entity = |row: String| {
-        Entity::new("p", row).unwrap().with("Round", round).with("Text", "y".repeat(100).as_str())
+        Entity::new("p", row)
+            .unwrap()
+            .with("Round", round)
+            .with("Text", "y".repeat(100).as_str())
     };
     for n in (0..4000).step_by(4000 / 50) {
-        group.push(Operation::InsertOrReplace(entity(format!("{n:06}")))).unwrap();
+        group
+            .push(Operation::InsertOrReplace(entity(format!("{n:06}"))))
+            .unwrap();
     }
-    group.push(Operation::Insert(entity(format!("round{round:05}")))).unwrap();
+    group
+        .push(Operation::Insert(entity(format!("round{round:05}"))))
+        .unwrap();
     if round > 1 {
         let before = Key::new("p", format!("round{:05}", round - 1)).unwrap();
         group.push(Operation::Delete(before, IfMatch::Any)).unwrap();
@@ -207,7 +235,11 @@ async fn a_backup_misses_no_change_that_is_made_once() {
         let mut seen = HashSet::new();
         for n in 0..ROWS / GROUPS {
             let key = Key::new("p", format!("{:06}", group + n * GROUPS)).unwrap();
-            let row = copy.get(&fixture.table, &key, None).await.unwrap().expect("a row");
+            let row = copy
+                .get(&fixture.table, &key, None)
+                .await
+                .unwrap()
+                .expect("a row");
             seen.insert(row.get("Round").is_some());
         }
         assert_eq!(seen.len(), 1, "group {group} is torn: {seen:?}");
@@ -220,11 +252,18 @@ async fn a_backup_misses_no_change_that_is_made_once() {
 }
 
 async fn change_once(fixture: &Fixture, group: usize, rows: usize, step: usize) {
-    let mut changes = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
+    let mut changes =
+        GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
     for n in 0..rows {
         let row = Entity::new("p", format!("{:06}", group + n * step)).unwrap();
-        let row = row.with("Round", i32::try_from(group).unwrap()).with("Text", "y".repeat(100).as_str());
+        let row = row
+            .with("Round", i32::try_from(group).unwrap())
+            .with("Text", "y".repeat(100).as_str());
         changes.push(Operation::InsertOrReplace(row)).unwrap();
     }
-    fixture.store.transact(&fixture.table, changes).await.unwrap();
+    fixture
+        .store
+        .transact(&fixture.table, changes)
+        .await
+        .unwrap();
 }

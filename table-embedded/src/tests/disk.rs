@@ -57,9 +57,18 @@ impl Disk {
     /// Opens a file on this disk.
     pub(crate) fn open(self: &Arc<Self>, path: &Path) -> io::Result<Box<dyn StorageBackend>> {
         self.opens.fetch_add(1, Ordering::SeqCst);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         let file = FileBackend::new(file).map_err(io::Error::other)?;
-        Ok(Box::new(FaultyFile { file, disk: Arc::clone(self), opened: AtomicBool::default() }))
+        Ok(Box::new(FaultyFile {
+            file,
+            disk: Arc::clone(self),
+            opened: AtomicBool::default(),
+        }))
     }
 
     pub(crate) fn opener(self: &Arc<Self>) -> Opener {
@@ -131,7 +140,10 @@ impl StorageBackend for FaultyFile {
         }
         self.disk.wait();
         let sooner = |syncs: usize| Some(syncs.saturating_sub(1));
-        let _ = self.disk.sound_syncs.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sooner);
+        let _ = self
+            .disk
+            .sound_syncs
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, sooner);
         self.disk.syncs.fetch_add(1, Ordering::SeqCst);
         let written = self.disk.written.swap(0, Ordering::SeqCst);
         self.disk.commits.lock().unwrap().push(written);
@@ -139,7 +151,10 @@ impl StorageBackend for FaultyFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert!(!self.disk.is(WRITES_PANIC), "the test makes the engine panic");
+        assert!(
+            !self.disk.is(WRITES_PANIC),
+            "the test makes the engine panic"
+        );
         if self.disk.is(WRITES_FAIL) {
             return Err(io::ErrorKind::StorageFull.into());
         }

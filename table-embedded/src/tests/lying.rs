@@ -54,7 +54,10 @@ fn opener(disk: &Shared) -> Opener {
     Opener(Arc::new(move |path, _| {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
         let cache = FileBackend::new(file).map_err(io::Error::other)?;
-        Ok(Box::new(LyingFile { cache, disk: Arc::clone(&disk) }))
+        Ok(Box::new(LyingFile {
+            cache,
+            disk: Arc::clone(&disk),
+        }))
     }))
 }
 
@@ -121,11 +124,22 @@ impl StorageBackend for LyingFile {
         let mut disk = lock(&self.disk);
         let fails = disk.rng.u32(..1000) < disk.failing.1;
         // Sectors are written completely or not at all.
-        let data = if fails { &data[..data.len() / 1024 * 512] } else { data };
+        let data = if fails {
+            &data[..data.len() / 1024 * 512]
+        } else {
+            data
+        };
         self.cache.write(at, data)?;
-        let (first, last) = (at as usize / BLOCK, (at as usize + data.len().max(1) - 1) / BLOCK);
+        let (first, last) = (
+            at as usize / BLOCK,
+            (at as usize + data.len().max(1) - 1) / BLOCK,
+        );
         disk.dirty.extend(first..=last);
-        if fails { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        if fails {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -162,7 +176,16 @@ impl Run {
         let store = Self::builder(&path, &disk).open().await.unwrap();
         let rng = Rng::with_seed(seed);
         let model = Model::new();
-        Self { disk, directory, store, model, rng, next: 0, states: 0, acknowledged: 0 }
+        Self {
+            disk,
+            directory,
+            store,
+            model,
+            rng,
+            next: 0,
+            states: 0,
+            acknowledged: 0,
+        }
     }
 
     fn builder(path: &Path, disk: &Shared) -> EmbeddedBuilder {
@@ -179,32 +202,46 @@ impl Run {
     async fn write(&mut self) {
         self.next += 1;
         let value = self.next;
-        let rows: BTreeSet<_> =
-            (0..self.rng.usize(1..6)).map(|_| format!("{:03}", self.rng.u32(..ROWS))).collect();
+        let rows: BTreeSet<_> = (0..self.rng.usize(1..6))
+            .map(|_| format!("{:03}", self.rng.u32(..ROWS)))
+            .collect();
         let deletes = self.rng.u8(..6) == 0;
         let result = if deletes {
             let key = Key::new("p", rows.first().unwrap()).unwrap();
-            self.store.write(&name(TABLE), Operation::Delete(key, IfMatch::Any)).await.map(drop)
+            self.store
+                .write(&name(TABLE), Operation::Delete(key, IfMatch::Any))
+                .await
+                .map(drop)
         } else {
             self.group(&rows, value).await
         };
-        let rows: Vec<_> =
-            if deletes { rows.into_iter().take(1).collect() } else { rows.into_iter().collect() };
+        let rows: Vec<_> = if deletes {
+            rows.into_iter().take(1).collect()
+        } else {
+            rows.into_iter().collect()
+        };
         let new = (!deletes).then_some(value);
         match result {
             Ok(()) => {
                 self.acknowledged += 1;
-                self.model.extend(rows.into_iter().map(|row| (row, vec![new])));
+                self.model
+                    .extend(rows.into_iter().map(|row| (row, vec![new])));
             }
             Err(error) if error.is_entity_not_found() => {
-                let may = &self.model.entry(rows[0].clone()).or_insert_with(|| vec![None]);
+                let may = &self
+                    .model
+                    .entry(rows[0].clone())
+                    .or_insert_with(|| vec![None]);
                 assert!(may.contains(&None), "{error}");
             }
             Err(error) => {
                 assert_ne!(error.outcome(), Outcome::Applied);
                 if error.is_ambiguous() {
                     for row in rows {
-                        self.model.entry(row).or_insert_with(|| vec![None]).push(new);
+                        self.model
+                            .entry(row)
+                            .or_insert_with(|| vec![None])
+                            .push(new);
                     }
                 }
             }
@@ -212,10 +249,13 @@ impl Run {
     }
 
     async fn group(&self, rows: &BTreeSet<String>, value: i32) -> Result<()> {
-        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), self.store.profile());
+        let mut group =
+            GroupTransaction::new(PartitionKey::new("p").unwrap(), self.store.profile());
         for row in rows {
-            let entity =
-                Entity::new("p", row).unwrap().with("V", value).with("Text", "x".repeat(900).as_str());
+            let entity = Entity::new("p", row)
+                .unwrap()
+                .with("V", value)
+                .with("Text", "x".repeat(900).as_str());
             group.push(Operation::InsertOrReplace(entity)).unwrap();
         }
         self.store.transact(&name(TABLE), group).await.map(drop)
@@ -243,22 +283,33 @@ impl Run {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("tables.redb"), image).unwrap();
         let store = EmbeddedStore::open(place.path()).await;
-        let store = store.unwrap_or_else(|error| panic!("state {} cannot be opened: {error}", self.states));
+        let store =
+            store.unwrap_or_else(|error| panic!("state {} cannot be opened: {error}", self.states));
         self.check(&store).await;
         store.close().await.unwrap();
     }
 
     async fn check(&self, store: &EmbeddedStore) {
-        let page = store.query(&name(TABLE), &Query::new(), None).await.unwrap();
+        let page = store
+            .query(&name(TABLE), &Query::new(), None)
+            .await
+            .unwrap();
         assert!(page.continuation.is_none());
-        let mut found: BTreeMap<_, _> =
-            page.items.iter().map(|row| (row.key().row(), row.get("V"))).collect();
+        let mut found: BTreeMap<_, _> = page
+            .items
+            .iter()
+            .map(|row| (row.key().row(), row.get("V")))
+            .collect();
         for (row, may) in &self.model {
             let value = found.remove(row.as_str()).map(|value| match value {
                 Some(ValueRef::Int32(value)) => value,
                 other => panic!("{row} is {other:?}"),
             });
-            assert!(may.contains(&value), "state {}: {row} is {value:?}, not one of {may:?}", self.states);
+            assert!(
+                may.contains(&value),
+                "state {}: {row} is {value:?}, not one of {may:?}",
+                self.states
+            );
         }
         assert!(found.is_empty(), "rows that were never written: {found:?}");
     }
@@ -310,7 +361,12 @@ async fn acknowledged_writes_survive_failed_syncs_and_power_loss() {
                 let mut run = Run::new(seed).await;
                 run.run(100).await;
                 let disk = lock(&run.disk);
-                (run.states, run.acknowledged, disk.failed_syncs, disk.lost_blocks)
+                (
+                    run.states,
+                    run.acknowledged,
+                    disk.failed_syncs,
+                    disk.lost_blocks,
+                )
             })
         })
         .collect();
@@ -323,5 +379,8 @@ async fn acknowledged_writes_survive_failed_syncs_and_power_loss() {
         lost += run.3;
     }
     assert!(states >= 500, "{states} states");
-    assert!(acknowledged > 300 && failed > 100 && lost > 100, "{acknowledged}, {failed}, {lost}");
+    assert!(
+        acknowledged > 300 && failed > 100 && lost > 100,
+        "{acknowledged}, {failed}, {lost}"
+    );
 }

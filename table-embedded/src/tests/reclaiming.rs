@@ -17,7 +17,10 @@ async fn dropping_a_table_of_any_size_is_one_small_commit() {
         let commits = fixture.disk.commits.lock().unwrap().len();
         fixture.store.delete_table(&fixture.table).await.unwrap();
         let written: usize = fixture.disk.commits.lock().unwrap()[commits..].iter().sum();
-        assert!(written > 0 && written < SMALL, "{written} bytes for {rows} rows");
+        assert!(
+            written > 0 && written < SMALL,
+            "{written} bytes for {rows} rows"
+        );
         fixture.store.create_table(&fixture.table).await.unwrap();
         assert!(!fixture.exists("000001").await.unwrap());
     }
@@ -34,7 +37,10 @@ async fn with_a_damaged_table() -> Fixture {
     let bytes = fs::read(fixture.directory.path().join("store/tables.redb")).unwrap();
     // The key of a row in the middle of the table.
     let key = [&2_u64.to_be_bytes()[..], b"p\x00001500"].concat();
-    let row = bytes.windows(key.len()).rposition(|window| window == key).unwrap() as u64;
+    let row = bytes
+        .windows(key.len())
+        .rposition(|window| window == key)
+        .unwrap() as u64;
     *fixture.disk.damaged.lock().unwrap() = Some(row..row + 1);
     fixture.builder = |builder| builder.verify_up_to(0).cache_bytes(0);
     fixture.reopen().await;
@@ -77,6 +83,8 @@ async fn on_a_full_disk_a_table_is_dropped_or_kept_and_reads_continue() {
     }
     fixture.store.compact().await.unwrap();
     assert!(fixture.exists("after").await.unwrap());
-    let length = fs::metadata(fixture.directory.path().join("store/tables.redb")).unwrap().len();
+    let length = fs::metadata(fixture.directory.path().join("store/tables.redb"))
+        .unwrap()
+        .len();
     assert!(length < 1 << 20, "{length} bytes are left");
 }

@@ -30,7 +30,9 @@ async fn compact_and_read(fixture: &Fixture) -> table_core::Result<()> {
         }
     };
     let both = async { tokio::join!(fixture.store.compact(), reading).0 };
-    timeout(Duration::from_secs(60), both).await.expect("the compaction or a read waits forever")
+    timeout(Duration::from_secs(60), both)
+        .await
+        .expect("the compaction or a read waits forever")
 }
 
 /// Asserts that a fault at each stage of a compaction in turn ends the compaction only.
@@ -102,7 +104,11 @@ async fn reads_work_again_as_soon_as_the_disk_does() {
             }
         }
     };
-    assert!(timeout(Duration::from_secs(60), found).await.expect("reads keep failing"));
+    assert!(
+        timeout(Duration::from_secs(60), found)
+            .await
+            .expect("reads keep failing")
+    );
 }
 
 #[tokio::test]
@@ -127,7 +133,10 @@ async fn a_compaction_without_disk_space_is_refused_before_any_change() {
         builder
     };
     fixture.reopen().await;
-    let (opens, syncs) = (fixture.disk.opens.load(Ordering::SeqCst), fixture.disk.syncs());
+    let (opens, syncs) = (
+        fixture.disk.opens.load(Ordering::SeqCst),
+        fixture.disk.syncs(),
+    );
     let error = compact_and_read(&fixture).await.unwrap_err();
     assert!(
         matches!(error.kind(), ErrorKind::StorageFull(_)) && error.outcome() == Outcome::NotApplied,

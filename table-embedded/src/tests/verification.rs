@@ -28,7 +28,11 @@ impl Bytes {
         let path = fixture.directory.path().join("store/tables.redb");
         let bytes = fs::read(&path).unwrap();
         let header = Header::parse(&bytes[..PAGE as usize]).unwrap();
-        Self { path, bytes, header }
+        Self {
+            path,
+            bytes,
+            header,
+        }
     }
 
     fn page(&self, at: &PageRef) -> &[u8] {
@@ -44,13 +48,19 @@ impl Bytes {
     fn children(&self, at: &PageRef) -> Vec<(PageRef, usize)> {
         let page = self.page(at);
         if let Some(children) = self.header.children_with_keys(page, at.kind) {
-            return children.into_iter().enumerate().map(|(n, (child, _))| (child, 8 + 16 * n)).collect();
+            return children
+                .into_iter()
+                .enumerate()
+                .map(|(n, (child, _))| (child, 8 + 16 * n))
+                .collect();
         }
         if !at.kind.has_definitions() {
             return Vec::new();
         }
-        let definitions =
-            page::pairs(page, at.kind).unwrap().into_iter().zip(self.header.definitions(page).unwrap());
+        let definitions = page::pairs(page, at.kind)
+            .unwrap()
+            .into_iter()
+            .zip(self.header.definitions(page).unwrap());
         let root = |((_, definition), (_, root)): ((_, &[u8]), (_, Option<PageRef>))| {
             Some((root?, Self::offset(page, definition) + 18))
         };
@@ -59,8 +69,14 @@ impl Bytes {
 
     /// Returns the leaves with rows, in the order of their keys.
     fn leaves(&self) -> Vec<PageRef> {
-        let definitions = self.header.definitions(self.page(&self.header.roots[0].unwrap())).unwrap();
-        let (_, root) = definitions.into_iter().find(|(name, _)| name == ROWS.name().as_bytes()).unwrap();
+        let definitions = self
+            .header
+            .definitions(self.page(&self.header.roots[0].unwrap()))
+            .unwrap();
+        let (_, root) = definitions
+            .into_iter()
+            .find(|(name, _)| name == ROWS.name().as_bytes())
+            .unwrap();
         self.leaves_below(&root.unwrap())
     }
 
@@ -69,7 +85,10 @@ impl Bytes {
         if children.is_empty() {
             return vec![*at];
         }
-        children.iter().flat_map(|(child, _)| self.leaves_below(child)).collect()
+        children
+            .iter()
+            .flat_map(|(child, _)| self.leaves_below(child))
+            .collect()
     }
 
     /// Writes the checksums of all pages below a page; returns the page's own.
@@ -96,7 +115,10 @@ impl Bytes {
 async fn verify(fixture: &mut Fixture, bytes_per_second: u64) -> Verification {
     fixture.builder = |builder| builder.verify_up_to(0).cache_bytes(0);
     fixture.reopen().await;
-    let verifying = timeout(Duration::from_secs(30), fixture.store.verify(bytes_per_second));
+    let verifying = timeout(
+        Duration::from_secs(30),
+        fixture.store.verify(bytes_per_second),
+    );
     verifying.await.expect("the verification ends").unwrap()
 }
 
@@ -108,12 +130,19 @@ async fn a_leaf_that_cannot_be_parsed_does_not_stop_the_verification() {
     for n in 0..ROWS {
         let row = Entity::new("p", format!("{n}")).unwrap();
         let row = row.with("A", vec![0; 60_000]).with("B", vec![0; 60_000]);
-        fixture.store.write(&fixture.table, Operation::Insert(row)).await.unwrap();
+        fixture
+            .store
+            .write(&fixture.table, Operation::Insert(row))
+            .await
+            .unwrap();
     }
     let mut bytes = Bytes::of(&fixture).await;
     let leaves = bytes.leaves();
     assert_eq!(leaves.len(), ROWS, "{leaves:?}");
-    assert!(leaves.iter().all(|leaf| leaf.len() == 128 << 10), "{leaves:?}");
+    assert!(
+        leaves.iter().all(|leaf| leaf.len() == 128 << 10),
+        "{leaves:?}"
+    );
     // The end of the first key.
     let at = leaves[1].at as usize + 4;
     bytes.bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -121,7 +150,10 @@ async fn a_leaf_that_cannot_be_parsed_does_not_stop_the_verification() {
     let report = verify(&mut fixture, 4 * (128 << 10)).await;
     assert_eq!(report.damaged, 1, "{report:?}");
     assert_eq!(report.damages[0].offset, leaves[1].at);
-    assert!(report.damages[0].description.contains("cannot be parsed"), "{report:?}");
+    assert!(
+        report.damages[0].description.contains("cannot be parsed"),
+        "{report:?}"
+    );
     assert_eq!(report.rows, ROWS as u64 - 1);
 }
 
@@ -137,7 +169,10 @@ async fn each_damage_counts_once_and_hides_no_other() {
     for leaf in &leaves {
         let page = bytes.page(leaf);
         let keys = page::pairs(page, leaf.kind).unwrap();
-        let keys: Vec<_> = keys.into_iter().map(|(key, _)| Bytes::offset(page, key)).collect();
+        let keys: Vec<_> = keys
+            .into_iter()
+            .map(|(key, _)| Bytes::offset(page, key))
+            .collect();
         for key in keys {
             bytes.bytes[leaf.at as usize + key] = 0xFF;
         }
@@ -146,6 +181,10 @@ async fn each_damage_counts_once_and_hides_no_other() {
     let report = verify(&mut fixture, u64::MAX).await;
     assert_eq!(report.rows, ROWS as u64, "{report:?}");
     // Each row does not match its checksum. The keys of each leaf but the last are above its bound.
-    assert_eq!(report.damaged, (ROWS + leaves.len() - 1) as u64, "{report:?}");
+    assert_eq!(
+        report.damaged,
+        (ROWS + leaves.len() - 1) as u64,
+        "{report:?}"
+    );
     assert_eq!(report.damages.len(), 100);
 }

@@ -30,11 +30,23 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Creates the ledger of a file. A read-only store reclaims nothing.
-    pub(super) fn of(Contents { catalog, mut dropped, next_table, .. }: Contents, access: Access) -> Self {
+    pub(super) fn of(
+        Contents {
+            catalog,
+            mut dropped,
+            next_table,
+            ..
+        }: Contents,
+        access: Access,
+    ) -> Self {
         if access == Access::Read {
             dropped.clear();
         }
-        Self { catalog: Arc::new(catalog), dropped, next_table }
+        Self {
+            catalog: Arc::new(catalog),
+            dropped,
+            next_table,
+        }
     }
 }
 
@@ -90,7 +102,10 @@ impl<'t> Batch<'t> {
     }
 
     /// Returns the new ledger and whether the commit must be on disk; `None` if nothing changed.
-    pub(super) fn finish(mut self, versions: &mut Versions) -> Result<Option<(Ledger, bool)>, StorageError> {
+    pub(super) fn finish(
+        mut self,
+        versions: &mut Versions,
+    ) -> Result<Option<(Ledger, bool)>, StorageError> {
         if !self.changed {
             return Ok(None);
         }
@@ -112,7 +127,10 @@ impl<'t> Batch<'t> {
             Err(missing) => return Ok(Err(missing)),
         };
         let time = Ticks::now();
-        let mut stamp = || Stamp { version: versions.next(), time };
+        let mut stamp = || Stamp {
+            version: versions.next(),
+            time,
+        };
         if let Some(written) = self.insert_new(id, writes.operations(), &mut stamp)? {
             return Ok(Ok(written));
         }
@@ -141,7 +159,10 @@ impl<'t> Batch<'t> {
         operations: &[Operation],
         stamp: &mut impl FnMut() -> Stamp,
     ) -> Result<Option<Vec<Written>>, StorageError> {
-        if !operations.iter().all(|operation| matches!(operation, Operation::Insert(_))) {
+        if !operations
+            .iter()
+            .all(|operation| matches!(operation, Operation::Insert(_)))
+        {
             return Ok(None);
         }
         let (key, row) = &mut self.buffers;
@@ -154,7 +175,10 @@ impl<'t> Batch<'t> {
             self.packer.push_row(row, key, stamp, entity.properties())?;
             // Before the change is certain: a key too many costs a backup one more row, a missing key would lose a change.
             self.changes.note(key);
-            let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
+            let old = self
+                .rows
+                .insert(key.as_slice(), row.as_slice())?
+                .map(|old| old.value().to_vec());
             // The key exists after all: undo, and leave the decision to the engine, which has the error of the service. The versions
             // that were used stay used; an ETag need not be the next number, only a new one.
             if let Some(old) = old {
@@ -170,7 +194,8 @@ impl<'t> Batch<'t> {
 
     fn remove_all(&mut self, id: u64, operations: &[Operation]) -> Result<(), StorageError> {
         for operation in operations {
-            self.rows.remove(format::row_key(id, operation.key()).as_slice())?;
+            self.rows
+                .remove(format::row_key(id, operation.key()).as_slice())?;
         }
         Ok(())
     }
@@ -183,7 +208,8 @@ impl<'t> Batch<'t> {
             match change {
                 Change::Put(record) => {
                     row.clear();
-                    self.packer.push_row(row, key, record.stamp, &record.properties)?;
+                    self.packer
+                        .push_row(row, key, record.stamp, &record.properties)?;
                     self.rows.insert(key.as_slice(), row.as_slice())?
                 }
                 Change::Remove => self.rows.remove(key.as_slice())?,
@@ -196,13 +222,18 @@ impl<'t> Batch<'t> {
 impl Batch<'_> {
     fn create_table(&mut self, table: TableName) -> Result<Result<Vec<Written>>, StorageError> {
         if self.ledger.catalog.contains(&table) {
-            return Ok(Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()));
+            return Ok(Err(ErrorKind::TableAlreadyExists {
+                table: table.to_string(),
+            }
+            .into()));
         }
         let id = self.ledger.next_table;
         self.ledger.next_table += 1;
-        self.meta.insert(format::META_NEXT_TABLE, self.ledger.next_table)?;
+        self.meta
+            .insert(format::META_NEXT_TABLE, self.ledger.next_table)?;
         let row = format::catalog_row(id, &table);
-        self.catalog.insert(table.to_lowercase().as_str(), row.as_slice())?;
+        self.catalog
+            .insert(table.to_lowercase().as_str(), row.as_slice())?;
         Arc::make_mut(&mut self.ledger.catalog).insert(id, table);
         (self.changed, self.tables_changed) = (true, true);
         Ok(Ok(Vec::new()))
@@ -239,7 +270,9 @@ impl Batch<'_> {
         let mut rows = self.rows.extract_from_if::<&[u8], _>(range, |_, _| true)?;
         let mut bytes = 0;
         for _ in 0..reclaim::MAX_ROWS {
-            let Some(row) = rows.next() else { return Ok(true) };
+            let Some(row) = rows.next() else {
+                return Ok(true);
+            };
             let (key, value) = row?;
             bytes += key.value().len() + value.value().len();
             if bytes >= reclaim::MAX_BYTES {
@@ -264,7 +297,12 @@ impl<'a, 't> TableRows<'a, 't> {
         rows: &'a Table<'t, &'static [u8], &'static [u8]>,
         dictionary: &'a PropertyDictionary,
     ) -> Self {
-        Self { id, rows, dictionary, failure: Cell::new(None) }
+        Self {
+            id,
+            rows,
+            dictionary,
+            failure: Cell::new(None),
+        }
     }
 
     /// Returns the error of reading the file, if there was one.
@@ -278,7 +316,11 @@ impl engine::Rows for TableRows<'_, '_> {
         format::row_key(self.id, key)
     }
 
-    fn with_row<R>(&self, key: &[u8], decide: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+    fn with_row<R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<&[u8]>) -> Result<R>,
+    ) -> Result<R> {
         match self.rows.get(key) {
             Ok(None) => decide(None),
             Ok(Some(row)) => {

@@ -41,7 +41,9 @@ impl Writer {
         let mut transaction =
             reopen::before_commit(|| database.begin_write().map_err(CommitFailure::before))?;
         let (answers, finished) = reopen::before_commit(|| self.decide(&transaction, &mut work))?;
-        let Some((ledger, must_sync)) = finished else { return Ok(answers) };
+        let Some((ledger, must_sync)) = finished else {
+            return Ok(answers);
+        };
         let (bytes, reclaims) = match work {
             Work::Requests(intake) => (intake.bytes(), false),
             Work::Reclaim(_) => (0, true),
@@ -49,8 +51,14 @@ impl Writer {
         // Also in relaxed mode a sync is due for a change of tables, for the mark of versions (an ETag must never repeat after a crash),
         // and for reclaiming, whose commit prepares the fast recovery.
         let sync = must_sync || reclaims || self.is_sync_due(bytes);
-        let durability = if sync { redb::Durability::Immediate } else { redb::Durability::None };
-        transaction.set_durability(durability).map_err(CommitFailure::before)?;
+        let durability = if sync {
+            redb::Durability::Immediate
+        } else {
+            redb::Durability::None
+        };
+        transaction
+            .set_durability(durability)
+            .map_err(CommitFailure::before)?;
         let quick = reclaims || sync && self.is_recovery_long();
         transaction.set_quick_repair(quick);
         self.commit_transaction(transaction)?;
@@ -71,13 +79,19 @@ impl Writer {
         if let Some(failure) = self.session.failure() {
             return Err(CommitFailure::Writing(failure));
         }
-        let closed = || CommitFailure::Refused { reason: Failure::NotOpen.to_string(), disk_full: false };
+        let closed = || CommitFailure::Refused {
+            reason: Failure::NotOpen.to_string(),
+            disk_full: false,
+        };
         self.database.clone().ok_or_else(closed)
     }
 
     /// Commits. Readers keep the previous state until the commit is published. If the commit fails, they keep
     /// it too, although the engine then considers the commit done.
-    pub(super) fn commit_transaction(&self, transaction: WriteTransaction) -> Result<(), CommitFailure> {
+    pub(super) fn commit_transaction(
+        &self,
+        transaction: WriteTransaction,
+    ) -> Result<(), CommitFailure> {
         reopen::before_commit(|| self.shared.keep_snapshot().map_err(CommitFailure::reading))?;
         if let Some(failure) = self.session.failure() {
             return Err(CommitFailure::Writing(failure));
@@ -94,7 +108,9 @@ impl Writer {
     /// Whether recovery would scan more than allowed. The commit then prepares a short recovery, which costs
     /// a second sync and writing the engine's allocation map.
     fn is_recovery_long(&self) -> bool {
-        self.session.len().is_ok_and(|len| len > self.config.file.scan_up_to)
+        self.session
+            .len()
+            .is_ok_and(|len| len > self.config.file.scan_up_to)
     }
 
     /// Returns the answers and, if anything changed, the new ledger and whether the commit must be on disk.
@@ -103,8 +119,8 @@ impl Writer {
         transaction: &WriteTransaction,
         work: &mut Work<'_>,
     ) -> Result<(Answers, Option<(Ledger, bool)>), CommitFailure> {
-        let mut batch =
-            Batch::begin(transaction, self.ledger.clone(), &self.changes).map_err(CommitFailure::before)?;
+        let mut batch = Batch::begin(transaction, self.ledger.clone(), &self.changes)
+            .map_err(CommitFailure::before)?;
         let mut answers = Answers::new();
         match work {
             Work::Requests(intake) => {
@@ -115,16 +131,23 @@ impl Writer {
             }
             Work::Reclaim(table) => batch.reclaim(*table).map_err(CommitFailure::before)?,
         }
-        let finished = batch.finish(&mut self.versions).map_err(CommitFailure::before)?;
+        let finished = batch
+            .finish(&mut self.versions)
+            .map_err(CommitFailure::before)?;
         Ok((answers, finished))
     }
 
     fn committed(&mut self, ledger: Ledger, unflushed: Option<(usize, usize)>) {
         self.ledger = ledger;
-        self.changes.publish_with(|| self.shared.publish(&self.ledger.catalog));
+        self.changes
+            .publish_with(|| self.shared.publish(&self.ledger.catalog));
         self.last_commit = Instant::now();
         // `since` stays that of the oldest write: the promise of `Durability::Relaxed` counts from there.
-        let before = self.unflushed.unwrap_or(Unflushed { since: self.last_commit, writes: 0, bytes: 0 });
+        let before = self.unflushed.unwrap_or(Unflushed {
+            since: self.last_commit,
+            writes: 0,
+            bytes: 0,
+        });
         self.unflushed = unflushed.map(|(writes, bytes)| Unflushed {
             writes: before.writes + writes,
             bytes: before.bytes + bytes,
@@ -142,6 +165,7 @@ impl Writer {
 
     /// Whether acknowledged writes should be on disk by now but are not.
     pub(super) fn is_flush_overdue(&self) -> bool {
-        self.unflushed.is_some_and(|unflushed| unflushed.since.elapsed() >= FLUSH_AFTER)
+        self.unflushed
+            .is_some_and(|unflushed| unflushed.since.elapsed() >= FLUSH_AFTER)
     }
 }

@@ -71,7 +71,11 @@ impl Intake {
     }
 
     fn receive(&mut self, queue: &Requests) -> Option<Job> {
-        let GroupCommit { max_transactions, max_bytes, .. } = self.bounds;
+        let GroupCommit {
+            max_transactions,
+            max_bytes,
+            ..
+        } = self.bounds;
         if self.other.is_some() || self.taken >= max_transactions || self.bytes >= max_bytes {
             return None;
         }
@@ -106,6 +110,10 @@ impl Intake {
             self.taken += 1;
             self.callers.push(first.split().1);
         }
-        Taken { callers: self.callers, jobs: self.taken, other: self.other }
+        Taken {
+            callers: self.callers,
+            jobs: self.taken,
+            other: self.other,
+        }
     }
 }

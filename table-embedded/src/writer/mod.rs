@@ -81,12 +81,22 @@ const SEPARATE_COMMITS: Duration = Duration::from_secs(60);
 
 impl Writer {
     /// Opens the file of a directory. Must be called where blocking is allowed.
-    pub(crate) fn open(directory: Directory, config: Config, requests: Requests) -> Result<Self, Failure> {
-        let Opened { database, contents, session, scanned } = directory.open(&config.file, LockMode::Take)?;
+    pub(crate) fn open(
+        directory: Directory,
+        config: Config,
+        requests: Requests,
+    ) -> Result<Self, Failure> {
+        let Opened {
+            database,
+            contents,
+            session,
+            scanned,
+        } = directory.open(&config.file, LockMode::Take)?;
         if config.access != Access::Read {
             // The file is known to be sound now, so it may get what opening changed: until here that was in memory.
             // Separate, because dropping a database during unwinding would abort the process.
-            let released = guarded(|| session.release()).unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
+            let released =
+                guarded(|| session.release()).unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
             released.map_err(Failure::io("recovering", directory.file()))?;
         }
         let database = Arc::new(database);
@@ -95,7 +105,10 @@ impl Writer {
         // a scan nothing is recorded. A read-only store records nothing.
         let recovery_prepared = !scanned || config.access == Access::Read;
         let ledger = Ledger::of(contents, config.access);
-        let shared = Arc::new(Shared::new(Arc::clone(&database), Arc::clone(&ledger.catalog)));
+        let shared = Arc::new(Shared::new(
+            Arc::clone(&database),
+            Arc::clone(&ledger.catalog),
+        ));
         Ok(Self {
             directory,
             config,
@@ -120,7 +133,8 @@ impl Writer {
     fn serve_from(&mut self, database: Database, contents: Contents) {
         let database = Arc::new(database);
         self.ledger = Ledger::of(contents, self.config.access);
-        self.shared.resume(Arc::clone(&database), Arc::clone(&self.ledger.catalog));
+        self.shared
+            .resume(Arc::clone(&database), Arc::clone(&self.ledger.catalog));
         self.database = Some(database);
     }
 

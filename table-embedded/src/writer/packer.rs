@@ -20,8 +20,16 @@ pub(super) struct Packer<'t> {
 }
 
 impl<'t> Packer<'t> {
-    pub(super) const fn new(transaction: &'t WriteTransaction, dictionary: Arc<PropertyDictionary>) -> Self {
-        Self { transaction, dictionary, next: Vec::new(), grown: false }
+    pub(super) const fn new(
+        transaction: &'t WriteTransaction,
+        dictionary: Arc<PropertyDictionary>,
+    ) -> Self {
+        Self {
+            transaction,
+            dictionary,
+            next: Vec::new(),
+            grown: false,
+        }
     }
 
     pub(super) fn dictionary(&self) -> &PropertyDictionary {
@@ -48,7 +56,11 @@ impl<'t> Packer<'t> {
         out.reserve(packed.len());
         while !packed.is_empty() {
             // No entry has the number 0, so without a prediction `pack_as` refuses and the entry is looked up.
-            let likely = self.next.get(usize::from(last)).copied().unwrap_or_default();
+            let likely = self
+                .next
+                .get(usize::from(last))
+                .copied()
+                .unwrap_or_default();
             if self.dictionary.pack_as(likely, &mut packed, out) {
                 last = likely;
                 continue;
@@ -83,9 +95,12 @@ impl<'t> Packer<'t> {
     #[cold]
     fn add(&mut self, entry: &[u8]) -> Result<Option<u16>, StorageError> {
         // Readers share this dictionary, so a change copies it.
-        let number =
-            (!self.dictionary.is_full()).then(|| Arc::make_mut(&mut self.dictionary).add(entry)).flatten();
-        let Some(number) = number else { return Ok(None) };
+        let number = (!self.dictionary.is_full())
+            .then(|| Arc::make_mut(&mut self.dictionary).add(entry))
+            .flatten();
+        let Some(number) = number else {
+            return Ok(None);
+        };
         let mut table = self.transaction.open_table(DICTIONARY).map_err(storage)?;
         table.insert(u64::from(number), entry)?;
         self.grown = true;

@@ -4,7 +4,9 @@ use std::thread::panicking;
 
 use table_core::Result;
 use table_core::model::TableName;
-use table_core::store::{LocalPermit, LocalWriters, ManifestCache, ManifestChange, Operation, Written};
+use table_core::store::{
+    LocalPermit, LocalWriters, ManifestCache, ManifestChange, Operation, Written,
+};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;
@@ -91,7 +93,11 @@ impl Job {
     /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
     /// something else since.
     pub(super) fn is_wanted(&self) -> bool {
-        self.caller.reply.0.as_ref().is_some_and(|waiting| !waiting.is_closed())
+        self.caller
+            .reply
+            .0
+            .as_ref()
+            .is_some_and(|waiting| !waiting.is_closed())
     }
 
     /// Splits the job into its request and the data for the answer.
@@ -116,7 +122,11 @@ impl<T> Reply<T> {
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         if let Some(waiting) = self.0.take() {
-            let error = if panicking() { Failure::NoAnswer.ambiguous() } else { Failure::Closed.into() };
+            let error = if panicking() {
+                Failure::NoAnswer.ambiguous()
+            } else {
+                Failure::Closed.into()
+            };
             let _ = waiting.send(Err(error));
         }
     }
@@ -142,7 +152,15 @@ impl Queue {
         let (messages, receiver) = channel();
         let free_bytes = Arc::new(Semaphore::new(QUEUE_PERMITS));
         let manifests = Arc::new(ManifestCache::new(&PROFILE));
-        (Self { messages, free_bytes, writers: Arc::default(), manifests }, Requests(receiver))
+        (
+            Self {
+                messages,
+                free_bytes,
+                writers: Arc::default(),
+                manifests,
+            },
+            Requests(receiver),
+        )
     }
 
     /// Sends a change to the writer. A future that is dropped before the writer begins the change cancels it;
@@ -152,13 +170,23 @@ impl Queue {
         let share = bytes.div_ceil(PERMIT_BYTES).clamp(1, QUEUE_PERMITS) as u32;
         // Before the message is sent. So the queue is bounded, and a caller that is dropped while it waits for free bytes has changed nothing.
         // The semaphore is never closed.
-        let share = Arc::clone(&self.free_bytes).acquire_many_owned(share).await.ok();
+        let share = Arc::clone(&self.free_bytes)
+            .acquire_many_owned(share)
+            .await
+            .ok();
         let permits = Permits {
             _bytes: share,
             _write: self.writers.enter(),
             _manifest: self.manifest_change(&request).map(Box::new),
         };
-        self.send(|reply| Message::Change(Job { request, bytes, caller: Caller { permits, reply } })).await
+        self.send(|reply| {
+            Message::Change(Job {
+                request,
+                bytes,
+                caller: Caller { permits, reply },
+            })
+        })
+        .await
     }
 
     /// Returns the writes in progress.
@@ -194,7 +222,8 @@ impl Queue {
 
     /// Pins the last commit, on the disk. If `include_engine_tables`, also verifies the engine's own tables.
     pub(crate) async fn pin(&self, include_engine_tables: bool) -> Result<Pinned> {
-        self.send(|reply| Message::Pin(reply, include_engine_tables)).await
+        self.send(|reply| Message::Pin(reply, include_engine_tables))
+            .await
     }
 
     /// Closes the store. Waits if it is being closed; does nothing if it is closed.
@@ -208,7 +237,9 @@ impl Queue {
         let (sender, answer) = oneshot::channel();
         // An error returns the message; dropping it answers the caller.
         let _ = self.messages.send(message(Reply(Some(sender))));
-        answer.await.unwrap_or_else(|_| Err(Failure::NoAnswer.ambiguous()))
+        answer
+            .await
+            .unwrap_or_else(|_| Err(Failure::NoAnswer.ambiguous()))
     }
 }
 
@@ -227,6 +258,8 @@ impl Request {
 
 fn operation_bytes(operation: &Operation) -> usize {
     let key = operation.key();
-    let properties = operation.entity().map_or(0, |e| e.properties().as_packed().len());
+    let properties = operation
+        .entity()
+        .map_or(0, |e| e.properties().as_packed().len());
     key.partition().len() + key.row().len() + properties
 }

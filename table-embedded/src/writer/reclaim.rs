@@ -32,7 +32,9 @@ pub(super) struct Reclaiming {
 impl Reclaiming {
     /// Returns how long to wait with reclaiming while there are no requests; `None` if no table is left.
     pub(super) fn wait(&self, dropped: &[u64], now: Instant) -> Option<Duration> {
-        let wait = self.not_before.map_or(Duration::ZERO, |time| time.saturating_duration_since(now));
+        let wait = self
+            .not_before
+            .map_or(Duration::ZERO, |time| time.saturating_duration_since(now));
         (!dropped.is_empty()).then_some(wait)
     }
 
@@ -44,7 +46,11 @@ impl Reclaiming {
 
     /// Returns the table to continue with.
     fn next(&mut self, dropped: &[u64]) -> Option<u64> {
-        let other = dropped.iter().rev().find(|table| !self.postponed.contains(table)).copied();
+        let other = dropped
+            .iter()
+            .rev()
+            .find(|table| !self.postponed.contains(table))
+            .copied();
         other.or_else(|| {
             self.postponed.clear();
             dropped.last().copied()
@@ -71,7 +77,9 @@ impl Writer {
         if !self.recovery_prepared {
             self.prepare_recovery()?;
         }
-        let Some(table) = self.reclaiming.next(&self.ledger.dropped) else { return Ok(()) };
+        let Some(table) = self.reclaiming.next(&self.ledger.dropped) else {
+            return Ok(());
+        };
         let started = Instant::now();
         let done = self.commit(Work::Reclaim(table));
         match &done {
@@ -83,7 +91,8 @@ impl Writer {
 
     /// Whether to reclaim before the next writes.
     pub(super) fn is_reclaiming_due(&self) -> bool {
-        self.reclaiming.is_due_among_writes(&self.ledger.dropped, Instant::now())
+        self.reclaiming
+            .is_due_among_writes(&self.ledger.dropped, Instant::now())
     }
 }
 

@@ -41,13 +41,18 @@ impl Reopening {
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) {
         let pause = match self.failures {
             0 => Duration::ZERO,
-            n => (FIRST_PAUSE * 2_u32.saturating_pow((n - 1).min(16))).max(self.took * PAUSE_PER_DURATION),
+            n => (FIRST_PAUSE * 2_u32.saturating_pow((n - 1).min(16)))
+                .max(self.took * PAUSE_PER_DURATION),
         };
         self.failures += 1;
         let source = std::error::Error::source(failure);
         let reason = source.map_or_else(|| failure.to_string(), ToString::to_string);
         let not_before = now + pause.min(LONGEST_PAUSE);
-        self.now = Some(Pending { not_before, reason, disk_full: failure.is_disk_full() });
+        self.now = Some(Pending {
+            not_before,
+            reason,
+            disk_full: failure.is_disk_full(),
+        });
     }
 
     /// Records that a commit has reached the disk.
@@ -57,11 +62,15 @@ impl Reopening {
 
     /// Returns the time until the next attempt; `None` if the file can be written.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
-        self.now.as_ref().map(|pending| pending.not_before.saturating_duration_since(now))
+        self.now
+            .as_ref()
+            .map(|pending| pending.not_before.saturating_duration_since(now))
     }
 
     fn refused(&self) -> Option<CommitFailure> {
-        let Pending { reason, disk_full, .. } = self.now.clone()?;
+        let Pending {
+            reason, disk_full, ..
+        } = self.now.clone()?;
         Some(CommitFailure::Refused { reason, disk_full })
     }
 }
@@ -77,11 +86,15 @@ impl Writer {
 
     /// Records that the open file cannot be written. Reads continue.
     pub(super) fn fail(&mut self, failed: &CommitFailure) {
-        if matches!(failed, CommitFailure::Unreadable | CommitFailure::Refused { .. }) {
+        if matches!(
+            failed,
+            CommitFailure::Unreadable | CommitFailure::Refused { .. }
+        ) {
             return;
         }
         self.session.stop_writing();
-        self.reopening.failed(&failed.failure(self.lost()), Instant::now());
+        self.reopening
+            .failed(&failed.failure(self.lost()), Instant::now());
     }
 
     /// Reopens the file after a failure, which recovers it. Until then, readers use the previously opened
@@ -115,7 +128,12 @@ impl Writer {
         // the readers of the old session and ends it.
         self.shared.pause();
         self.close_file();
-        let Opened { database, contents, session, scanned } = opened;
+        let Opened {
+            database,
+            contents,
+            session,
+            scanned,
+        } = opened;
         self.reopening.now = None;
         // Separate, because dropping a database during unwinding would abort the process.
         let released = guarded(|| session.release().and_then(|()| session.take_locks()));
@@ -168,19 +186,25 @@ impl CommitFailure {
         match failure {
             Failure::Read(error) => Self::before(error),
             Failure::DamagedPage => Self::Unreadable,
-            other => Self::Refused { reason: other.to_string(), disk_full: false },
+            other => Self::Refused {
+                reason: other.to_string(),
+                disk_full: false,
+            },
         }
     }
 
     pub(super) fn failure(&self, lost: LostWrites) -> Failure {
         match self {
-            Self::Before(error) | Self::Committing(error) => Failure::Write(Arc::clone(error), lost),
+            Self::Before(error) | Self::Committing(error) => {
+                Failure::Write(Arc::clone(error), lost)
+            }
             Self::Writing(failure) => Failure::Disk(Arc::clone(&failure.error), lost),
             Self::Unreadable => Failure::DamagedPage,
             Self::Panicked => Failure::Panicked(lost),
-            Self::Refused { reason, disk_full } => {
-                Failure::Refused { reason: reason.clone(), disk_full: *disk_full }
-            }
+            Self::Refused { reason, disk_full } => Failure::Refused {
+                reason: reason.clone(),
+                disk_full: *disk_full,
+            },
         }
     }
 
@@ -191,18 +215,26 @@ impl CommitFailure {
             Self::Writing(failure) => failure.may_be_applied,
             Self::Committing(_) | Self::Panicked => true,
         };
-        if may_be_applied { self.failure(lost).ambiguous() } else { self.failure(lost).into() }
+        if may_be_applied {
+            self.failure(lost).ambiguous()
+        } else {
+            self.failure(lost).into()
+        }
     }
 }
 
 /// Does work on the file and converts a panic of the engine to a failure. After any failure but
 /// [`CommitFailure::Unreadable`] and [`CommitFailure::Refused`], the file must be [reopened](super::Writer::reopen) before the next write.
-pub(super) fn caught_work<T>(work: impl FnOnce() -> Result<T, CommitFailure>) -> Result<T, CommitFailure> {
+pub(super) fn caught_work<T>(
+    work: impl FnOnce() -> Result<T, CommitFailure>,
+) -> Result<T, CommitFailure> {
     caught(work).unwrap_or(Err(CommitFailure::Panicked))
 }
 
 /// Like [`caught_work`], before a commit: an unreadable page then means that nothing was applied.
-pub(super) fn before_commit<T>(work: impl FnOnce() -> Result<T, CommitFailure>) -> Result<T, CommitFailure> {
+pub(super) fn before_commit<T>(
+    work: impl FnOnce() -> Result<T, CommitFailure>,
+) -> Result<T, CommitFailure> {
     caught(work).unwrap_or_else(|unwound| match unwound {
         Unwound::Unreadable => Err(CommitFailure::Unreadable),
         Unwound::Panicked => Err(CommitFailure::Panicked),
@@ -222,7 +254,9 @@ mod tests {
             pauses.push(reopening.wait(now).unwrap().as_millis());
             reopening.now = None;
         }
-        let expected = [0, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 60000];
+        let expected = [
+            0, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 60000,
+        ];
         assert_eq!(pauses, expected);
         reopening.succeeded();
         reopening.took = Duration::from_secs(2);

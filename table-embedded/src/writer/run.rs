@@ -18,7 +18,8 @@ impl Writer {
             None
         });
         let lost = self.lost();
-        let result = reopen::caught_work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
+        let result =
+            reopen::caught_work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
         self.shared.close();
         if let Err(failure) = &result {
             tracing::error!(%failure, "closing the store failed");
@@ -44,7 +45,9 @@ impl Writer {
                 match message {
                     Message::Change(job) => next = self.batch(job),
                     // The guard lives until the compaction is done: no backup holds a snapshot for which `take_database` would wait.
-                    Message::Compact(reply, _guard) => reply.send(self.compact().map_err(Into::into)),
+                    Message::Compact(reply, _guard) => {
+                        reply.send(self.compact().map_err(Into::into))
+                    }
                     Message::Watch(reply) => reply.send(Ok(self.changes.watch())),
                     Message::Pin(reply, include_engine_tables) => {
                         reply.send(self.pin(include_engine_tables).map_err(Into::into));
@@ -58,7 +61,11 @@ impl Writer {
     fn receive(&self) -> Result<Message, RecvTimeoutError> {
         match self.next_wakeup() {
             Some(wait) => self.requests.0.recv_timeout(wait),
-            None => self.requests.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => self
+                .requests
+                .0
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
@@ -68,8 +75,11 @@ impl Writer {
         if let Some(wait) = self.reopening.wait(Instant::now()) {
             return Some(wait);
         }
-        let flush = self.unflushed.map(|unflushed| FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
-        let prepare = (!self.recovery_prepared).then(|| IDLE.saturating_sub(self.last_commit.elapsed()));
+        let flush = self
+            .unflushed
+            .map(|unflushed| FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
+        let prepare =
+            (!self.recovery_prepared).then(|| IDLE.saturating_sub(self.last_commit.elapsed()));
         let reclaim = self.reclaiming.wait(&self.ledger.dropped, Instant::now());
         [flush, prepare, reclaim].into_iter().flatten().min()
     }
@@ -77,16 +87,26 @@ impl Writer {
     /// Executes the queued changes as one commit: one sync for all of them. Returns a message that is not a change.
     pub(super) fn batch(&mut self, first: Job) -> Option<Message> {
         let mut bounds = self.config.group_commit;
-        if self.separate_until.is_some_and(|until| Instant::now() < until) {
+        if self
+            .separate_until
+            .is_some_and(|until| Instant::now() < until)
+        {
             bounds.max_transactions = 1;
         }
         let mut intake = Intake::new(first, bounds, self.last_batch);
         let done = self.commit(Work::Requests(&mut intake));
-        let Taken { callers, jobs, other } = intake.end();
+        let Taken {
+            callers,
+            jobs,
+            other,
+        } = intake.end();
         self.last_batch = jobs;
         match done {
             Ok(answers) => {
-                callers.into_iter().zip(answers).for_each(|(caller, answer)| caller.answer(answer));
+                callers
+                    .into_iter()
+                    .zip(answers)
+                    .for_each(|(caller, answer)| caller.answer(answer));
                 self.between_commits();
             }
             Err(failed) => {
@@ -95,7 +115,9 @@ impl Writer {
                     self.separate_until = Some(Instant::now() + SEPARATE_COMMITS);
                 }
                 let lost = self.lost();
-                callers.into_iter().for_each(|caller| caller.answer(Err(failed.error(lost))));
+                callers
+                    .into_iter()
+                    .for_each(|caller| caller.answer(Err(failed.error(lost))));
                 // The first attempt is immediate.
                 let _ = self.ensure_writable();
             }

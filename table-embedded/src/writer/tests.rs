@@ -25,13 +25,17 @@ struct Turns {
 type Asked<'q> = Pin<Box<dyn Future<Output = Result<Vec<Written>>> + 'q>>;
 
 fn is_answered(asked: &mut Asked<'_>) -> bool {
-    asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    asked
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
 }
 
 /// Asks for the insert of an entity with this RowKey.
 fn asked<'q>(queue: &'q Queue, row: &str) -> Asked<'q> {
     let operation = Operation::Insert(Entity::new("p", row).unwrap());
-    let mut asked: Asked<'q> = Box::pin(queue.submit(Request::Write(table(), Writes::One(operation))));
+    let mut asked: Asked<'q> =
+        Box::pin(queue.submit(Request::Write(table(), Writes::One(operation))));
     assert!(!is_answered(&mut asked));
     asked
 }
@@ -44,13 +48,23 @@ impl Turns {
     /// Creates a store with one table and without a writer thread.
     fn new(durability: Durability) -> Self {
         let (directory, disk) = (tempfile::tempdir().unwrap(), Arc::<Disk>::default());
-        let mut config = EmbeddedStore::builder("unused").durability(durability).config;
+        let mut config = EmbeddedStore::builder("unused")
+            .durability(durability)
+            .config;
         config.file.opener = disk.opener();
         let (queue, requests) = Queue::new();
-        let writer =
-            Writer::open(Directory::lock(directory.path(), config.access).unwrap(), config, requests)
-                .unwrap();
-        let mut turns = Self { writer, queue: Arc::new(queue), disk, _directory: directory };
+        let writer = Writer::open(
+            Directory::lock(directory.path(), config.access).unwrap(),
+            config,
+            requests,
+        )
+        .unwrap();
+        let mut turns = Self {
+            writer,
+            queue: Arc::new(queue),
+            disk,
+            _directory: directory,
+        };
         turns.ask(Request::CreateTable(table())).unwrap();
         turns
     }
@@ -86,8 +100,12 @@ impl Turns {
     fn insert(&mut self, row: &str, bytes: usize) -> Result<Vec<Written>> {
         let text = "x".repeat(30_000);
         let entity = Entity::new("p", row).unwrap();
-        let entity = (0..bytes / 30_000).fold(entity, |entity, n| entity.with(&format!("N{n}"), &*text));
-        self.ask(Request::Write(table(), Writes::One(Operation::Insert(entity))))
+        let entity =
+            (0..bytes / 30_000).fold(entity, |entity, n| entity.with(&format!("N{n}"), &*text));
+        self.ask(Request::Write(
+            table(),
+            Writes::One(Operation::Insert(entity)),
+        ))
     }
 
     fn rows(&self) -> u64 {
@@ -131,13 +149,25 @@ fn a_commit_skips_writes_without_a_caller_and_ends_at_another_message() {
     let queue = Arc::clone(&turns.queue);
     let (dropped, mut before) = (asked(&queue, "dropped"), asked(&queue, "before"));
     let mut watching = Box::pin(queue.watch());
-    assert!(watching.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        watching
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
     let mut after = asked(&queue, "after");
     drop(dropped);
     let first = turns.received();
     let other = turns.writer.batch(first);
     assert!(matches!(other, Some(Message::Watch(_))));
-    assert_eq!((is_answered(&mut before), is_answered(&mut after), turns.rows()), (true, false, 1));
+    assert_eq!(
+        (
+            is_answered(&mut before),
+            is_answered(&mut after),
+            turns.rows()
+        ),
+        (true, false, 1)
+    );
     let first = turns.received();
     assert!(turns.writer.batch(first).is_none());
     assert_eq!((is_answered(&mut after), turns.rows()), (true, 2));
@@ -150,14 +180,22 @@ fn a_failed_commit_reports_how_many_acknowledged_writes_may_be_lost() {
         turns.insert(row, 0).unwrap();
     }
     turns.disk.set(SYNCS_FAIL);
-    let error = turns.ask(Request::CreateTable(TableName::new("Others").unwrap())).unwrap_err();
-    assert!(error.is_ambiguous() && error.to_string().contains("2 earlier writes"), "{error}");
+    let error = turns
+        .ask(Request::CreateTable(TableName::new("Others").unwrap()))
+        .unwrap_err();
+    assert!(
+        error.is_ambiguous() && error.to_string().contains("2 earlier writes"),
+        "{error}"
+    );
 
     let mut turns = Turns::new(Durability::Immediate);
     turns.insert("1", 0).unwrap();
     turns.disk.set(SYNCS_FAIL);
     let error = turns.insert("2", 0).unwrap_err();
-    assert!(error.is_ambiguous() && !error.to_string().contains("earlier"), "{error}");
+    assert!(
+        error.is_ambiguous() && !error.to_string().contains("earlier"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -26,9 +26,13 @@ impl Writer {
         if self.ensure_writable().is_err() {
             return;
         }
-        let reclaims = self.reclaiming.wait(&self.ledger.dropped, Instant::now()) == Some(Duration::ZERO);
-        let done =
-            if reclaims && !self.is_flush_overdue() { self.reclaim() } else { self.prepare_recovery() };
+        let reclaims =
+            self.reclaiming.wait(&self.ledger.dropped, Instant::now()) == Some(Duration::ZERO);
+        let done = if reclaims && !self.is_flush_overdue() {
+            self.reclaim()
+        } else {
+            self.prepare_recovery()
+        };
         log(done);
     }
 
@@ -72,34 +76,48 @@ impl Writer {
                 Err(failed) => return Err(failed.failure(self.lost())),
             }
             // Readers switch to this commit, so its pages are the ones they pin.
-            self.changes.publish_with(|| self.shared.publish(&self.ledger.catalog));
+            self.changes
+                .publish_with(|| self.shared.publish(&self.ledger.catalog));
         }
-        let snapshot =
-            match self.shared.generation().and_then(|generation| self.shared.snapshot_of(generation)) {
-                Ok(snapshot) => Some(snapshot),
-                Err(Failure::DamagedPage | Failure::Read(_)) => None,
-                Err(failure) => return Err(failure),
-            };
+        let snapshot = match self
+            .shared
+            .generation()
+            .and_then(|generation| self.shared.snapshot_of(generation))
+        {
+            Ok(snapshot) => Some(snapshot),
+            Err(Failure::DamagedPage | Failure::Read(_)) => None,
+            Err(failure) => return Err(failure),
+        };
         // Only to remove pages from the system's cache: without it, the verification reads through the cache.
         let file = File::open(self.directory.file()).ok();
-        let pinned = guarded(|| Pinned::new(snapshot, self.session.clone(), file, include_engine_tables));
+        let pinned =
+            guarded(|| Pinned::new(snapshot, self.session.clone(), file, include_engine_tables));
         pinned.unwrap_or(Err(Failure::DamagedPage))
     }
 
     fn check_free_space(&self) -> Result<(), Failure> {
         let path = self.directory.file();
-        let needed = bytes_to_compact(&path).map_err(Failure::io("reading the metadata of", &path))?;
+        let needed =
+            bytes_to_compact(&path).map_err(Failure::io("reading the metadata of", &path))?;
         let free = (self.config.file.free_space.0)(&path)
             .map_err(Failure::io("reading the free space of the disk of", &path))?;
-        if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
+        if free < needed {
+            Err(Failure::NoRoom { needed, free })
+        } else {
+            Ok(())
+        }
     }
 
     /// Removes all rows of dropped tables, then returns free space to the file system.
     pub(super) fn compact(&mut self) -> Result<(), Failure> {
         self.check_free_space()?;
-        let compacted = self.compact_file().map_err(|failed| failed.failure(self.lost()));
+        let compacted = self
+            .compact_file()
+            .map_err(|failed| failed.failure(self.lost()));
         match (&compacted, &self.database) {
-            (Ok(()), Some(database)) => self.shared.resume(Arc::clone(database), self.ledger.catalog.clone()),
+            (Ok(()), Some(database)) => self
+                .shared
+                .resume(Arc::clone(database), self.ledger.catalog.clone()),
             // The failed compaction took the database away, so reads have no file until it is reopened.
             _ if self.shared.is_interrupted() => self.reopen(),
             _ => {}

@@ -23,7 +23,11 @@ pub(super) struct Versions {
 impl Versions {
     /// Starts above the mark on disk.
     pub(super) fn after(mark: u64) -> Self {
-        Self { last: mark, mark, raised: mark }
+        Self {
+            last: mark,
+            mark,
+            raised: mark,
+        }
     }
 
     pub(super) fn next(&mut self) -> u64 {
@@ -32,7 +36,10 @@ impl Versions {
     }
 
     /// Raises the mark if needed. Returns whether this commit must then reach the disk.
-    pub(super) fn reserve(&mut self, meta: &mut Table<'_, &str, u64>) -> Result<bool, StorageError> {
+    pub(super) fn reserve(
+        &mut self,
+        meta: &mut Table<'_, &str, u64>,
+    ) -> Result<bool, StorageError> {
         if self.last <= self.mark {
             self.raised = self.mark;
             return Ok(false);
@@ -70,7 +77,9 @@ mod tests {
         versions.next();
         let reserve = |versions: &mut Versions, commits: bool| {
             let transaction = database.begin_write().unwrap();
-            let raised = versions.reserve(&mut transaction.open_table(META).unwrap()).unwrap();
+            let raised = versions
+                .reserve(&mut transaction.open_table(META).unwrap())
+                .unwrap();
             if commits {
                 transaction.commit().unwrap();
                 versions.committed();
@@ -79,7 +88,10 @@ mod tests {
             }
             raised
         };
-        assert!(reserve(&mut versions, false), "the first version needs a mark");
+        assert!(
+            reserve(&mut versions, false),
+            "the first version needs a mark"
+        );
         assert!(reserve(&mut versions, true), "the mark is not on disk");
         assert!(!reserve(&mut versions, true), "the mark is on disk");
     }

@@ -33,7 +33,10 @@ async fn a_backup_under_writes_is_a_consistent_snapshot() {
 
     let copy = EmbeddedStore::open(place.other("copy")).await.unwrap();
     let rows = count(&copy, &table).await;
-    assert!((5000..=written).contains(&rows) && rows.is_multiple_of(100), "{rows} of {written}");
+    assert!(
+        (5000..=written).contains(&rows) && rows.is_multiple_of(100),
+        "{rows} of {written}"
+    );
 }
 
 #[tokio::test]
@@ -65,7 +68,12 @@ async fn an_etag_of_the_original_never_matches_a_later_state_of_the_copy() {
 
     // The common state has the same ETag in both. Later writes in each store get different ETags.
     let replace = |etag| Operation::Replace(entity("p", "1"), IfMatch::Exactly(etag));
-    let original = store.write(&table, replace(common.clone())).await.unwrap().etag.unwrap();
+    let original = store
+        .write(&table, replace(common.clone()))
+        .await
+        .unwrap()
+        .etag
+        .unwrap();
     copy.write(&table, replace(common)).await.unwrap();
     let refused = copy.write(&table, replace(original)).await.unwrap_err();
     assert!(refused.is_precondition_failed(), "{refused}");
@@ -78,5 +86,11 @@ async fn a_backup_does_not_overwrite_a_store() {
     store.backup(place.other("copy")).await.unwrap();
     let again = store.backup(place.other("copy")).await.unwrap_err();
     assert!(again.to_string().contains("already exists"), "{again}");
-    assert!(store.get(&name("Things"), &key("p", "1"), None).await.unwrap_err().is_table_not_found());
+    assert!(
+        store
+            .get(&name("Things"), &key("p", "1"), None)
+            .await
+            .unwrap_err()
+            .is_table_not_found()
+    );
 }

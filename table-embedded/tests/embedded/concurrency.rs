@@ -24,11 +24,20 @@ async fn no_increment_is_lost_under_contention() {
             let (store, table) = (store.clone(), table.clone());
             tokio::spawn(async move {
                 loop {
-                    let read = store.get(&table, &key("p", "counter"), None).await.unwrap().unwrap();
-                    let Some(ValueRef::Int32(n)) = read.get("N") else { panic!("not a number") };
+                    let read = store
+                        .get(&table, &key("p", "counter"), None)
+                        .await
+                        .unwrap()
+                        .unwrap();
+                    let Some(ValueRef::Int32(n)) = read.get("N") else {
+                        panic!("not a number")
+                    };
                     let etag = read.etag().unwrap().clone();
                     let next = Entity::from(key("p", "counter")).with("N", n + 1);
-                    match store.write(&table, Operation::Replace(next, etag.into())).await {
+                    match store
+                        .write(&table, Operation::Replace(next, etag.into()))
+                        .await
+                    {
                         Ok(_) => return,
                         Err(e) => assert!(e.is_precondition_failed(), "{e}"),
                     }
@@ -39,8 +48,15 @@ async fn no_increment_is_lost_under_contention() {
     for task in tasks {
         task.await.unwrap();
     }
-    let read = store.get(&table, &key("p", "counter"), None).await.unwrap().unwrap();
-    assert_eq!(read.get("N").map(ValueRef::to_owned), Some(EdmValue::Int32(TASKS)));
+    let read = store
+        .get(&table, &key("p", "counter"), None)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        read.get("N").map(ValueRef::to_owned),
+        Some(EdmValue::Int32(TASKS))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -86,7 +102,10 @@ async fn a_write_with_a_dropped_future_is_applied_or_not_applied() {
         .await;
     }
     // The next write is decided after it. The dropped write has no effect later.
-    let error = store.write(&table, Operation::Delete(key("p", "0"), IfMatch::Any)).await.unwrap_err();
+    let error = store
+        .write(&table, Operation::Delete(key("p", "0"), IfMatch::Any))
+        .await
+        .unwrap_err();
     assert!(error.is_entity_not_found(), "{error}");
     let read = store.get(&table, &key("p", "1"), None).await.unwrap();
     assert!(read.is_none_or(|read| read.properties() == entity("p", "1").properties()));
@@ -104,7 +123,8 @@ async fn a_refused_group_of_inserts_leaves_no_trace() {
         .map(|n| {
             let (store, table) = (store.clone(), table.clone());
             tokio::spawn(async move {
-                let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
+                let mut group =
+                    GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
                 for row in [format!("{n}a"), "taken".to_owned(), format!("{n}b")] {
                     group.push(Operation::Insert(entity("p", &row))).unwrap();
                 }
@@ -118,9 +138,21 @@ async fn a_refused_group_of_inserts_leaves_no_trace() {
     for task in tasks {
         task.await.unwrap();
     }
-    let rows = store.query(&table, &Query::new(), None).await.unwrap().items;
-    let expected: HashSet<_> = (0..64).map(|n| n.to_string()).chain(["taken".to_owned()]).collect();
-    assert_eq!(rows.iter().map(|row| row.key().row().to_owned()).collect::<HashSet<_>>(), expected);
+    let rows = store
+        .query(&table, &Query::new(), None)
+        .await
+        .unwrap()
+        .items;
+    let expected: HashSet<_> = (0..64)
+        .map(|n| n.to_string())
+        .chain(["taken".to_owned()])
+        .collect();
+    assert_eq!(
+        rows.iter()
+            .map(|row| row.key().row().to_owned())
+            .collect::<HashSet<_>>(),
+        expected
+    );
     let taken = rows.iter().find(|row| row.key().row() == "taken").unwrap();
     assert_eq!(taken.etag(), Some(&kept));
     assert_eq!(taken.properties(), entity("p", "taken").properties());
@@ -131,15 +163,21 @@ async fn a_refused_group_of_inserts_leaves_no_trace() {
 async fn readers_see_one_snapshot_while_names_and_tables_change() {
     const ROUNDS: usize = 30;
     let (place, table) = (Place::new(), name("Shifting"));
-    let store = EmbeddedStore::builder(place.path()).durability(Durability::Relaxed).open().await.unwrap();
+    let store = EmbeddedStore::builder(place.path())
+        .durability(Durability::Relaxed)
+        .open()
+        .await
+        .unwrap();
     let writer = tokio::spawn({
         let (store, table) = (store.clone(), table.clone());
         async move {
             for n in 0..ROUNDS {
                 store.create_table(&table).await.unwrap();
-                let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
+                let mut group =
+                    GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
                 for row in 0..100 {
-                    let named = entity("p", &format!("{row:03}")).with(&format!("N{n}x{}", row % 10), 1);
+                    let named =
+                        entity("p", &format!("{row:03}")).with(&format!("N{n}x{}", row % 10), 1);
                     group.push(Operation::Insert(named)).unwrap();
                 }
                 store.transact(&table, group).await.unwrap();
@@ -149,7 +187,11 @@ async fn readers_see_one_snapshot_while_names_and_tables_change() {
     });
     while !writer.is_finished() {
         match store.query(&table, &Query::new(), None).await {
-            Ok(page) => assert!([0, 100].contains(&page.items.len()), "{} rows", page.items.len()),
+            Ok(page) => assert!(
+                [0, 100].contains(&page.items.len()),
+                "{} rows",
+                page.items.len()
+            ),
             Err(error) => assert!(error.is_table_not_found(), "{error}"),
         }
     }
@@ -167,13 +209,22 @@ async fn ticks_beside_readers(readers: usize, by_query: bool) -> usize {
         .map(|_| {
             let (store, table) = (store.clone(), table.clone());
             tokio::spawn(async move {
-                let point =
-                    Query::new().with_filter("PartitionKey eq 'p' and RowKey eq '1'".parse().unwrap());
+                let point = Query::new()
+                    .with_filter("PartitionKey eq 'p' and RowKey eq '1'".parse().unwrap());
                 for _ in 0..READS {
                     if by_query {
-                        assert_eq!(store.query(&table, &point, None).await.unwrap().items.len(), 1);
+                        assert_eq!(
+                            store.query(&table, &point, None).await.unwrap().items.len(),
+                            1
+                        );
                     } else {
-                        assert!(store.get(&table, &key("p", "1"), None).await.unwrap().is_some());
+                        assert!(
+                            store
+                                .get(&table, &key("p", "1"), None)
+                                .await
+                                .unwrap()
+                                .is_some()
+                        );
                     }
                 }
             })
@@ -215,7 +266,10 @@ async fn page(
 ) -> Vec<String> {
     let page = store.query(table, query, from.as_ref()).await.unwrap();
     *from = page.continuation;
-    page.items.iter().map(|entity| entity.key().row().to_owned()).collect()
+    page.items
+        .iter()
+        .map(|entity| entity.key().row().to_owned())
+        .collect()
 }
 
 /// The page after the second one is read ahead.
@@ -228,7 +282,9 @@ async fn every_page_is_as_it_was_when_it_was_asked_for() {
     for row in &all {
         insert(&store, &table, row).await;
     }
-    let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, "p")).with_top(10);
+    let query = Query::new()
+        .with_filter(Filter::eq(Filter::PARTITION_KEY, "p"))
+        .with_top(10);
     for change in [false, true] {
         let (mut from, mut other) = (None, None);
         let mut rows = page(&store, &table, &query, &mut from).await;
@@ -238,7 +294,10 @@ async fn every_page_is_as_it_was_when_it_was_asked_for() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         if change {
             insert(&store, &table, "020a").await;
-            store.write(&table, Operation::Delete(key("p", "021"), IfMatch::Any)).await.unwrap();
+            store
+                .write(&table, Operation::Delete(key("p", "021"), IfMatch::Any))
+                .await
+                .unwrap();
         }
         while from.is_some() || other.is_some() {
             if from.is_some() {

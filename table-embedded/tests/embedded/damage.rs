@@ -14,14 +14,19 @@ const ROWS: usize = 1000;
 
 /// Returns whether the read succeeded. A failure must say that the file is damaged or unreadable.
 fn is_answer<T>(answer: &Result<T>) -> bool {
-    answer.as_ref().map_or_else(|error| matches!(error.kind(), ErrorKind::Storage(_)), |_| true)
+    answer.as_ref().map_or_else(
+        |error| matches!(error.kind(), ErrorKind::Storage(_)),
+        |_| true,
+    )
 }
 
 /// Reads every row by its key, and all rows by a scan, without a panic. Returns whether damage was found.
 async fn reads_are_answers(store: &EmbeddedStore) -> bool {
     let mut damaged = false;
     for n in (0..ROWS).step_by(7) {
-        let read = store.get(&name("Things"), &key("p", &format!("{n:07}")), None).await;
+        let read = store
+            .get(&name("Things"), &key("p", &format!("{n:07}")), None)
+            .await;
         assert!(is_answer(&read), "{read:?}");
         damaged |= read.is_err();
         let point = format!("PartitionKey eq 'p' and RowKey eq '{n:07}'");
@@ -37,9 +42,15 @@ async fn reads_are_answers(store: &EmbeddedStore) -> bool {
 
 /// Overwrites a page of the file of an open store that has no page cache.
 async fn overwritten(place: &Place, page: usize, filler: u8, reads: Reads) -> bool {
-    let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0).reads(reads);
+    let builder = EmbeddedStore::builder(place.path())
+        .verify_up_to(0)
+        .cache_bytes(0)
+        .reads(reads);
     let store = builder.open().await.unwrap();
-    let mut file = fs::OpenOptions::new().write(true).open(place.file()).unwrap();
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(place.file())
+        .unwrap();
     file.seek(SeekFrom::Start((page * PAGE) as u64)).unwrap();
     file.write_all(&[filler; PAGE]).unwrap();
     let damaged = reads_are_answers(&store).await;
@@ -60,11 +71,17 @@ async fn an_overwritten_page_at_any_place_is_an_error() {
     // The first page is the header. Leaves and branches start with their type; some leaves and all branches
     // are tried.
     let first_byte = |page: usize| whole[page * PAGE];
-    let leaves = (1..whole.len() / PAGE).filter(|page| first_byte(*page) == 1).step_by(16);
+    let leaves = (1..whole.len() / PAGE)
+        .filter(|page| first_byte(*page) == 1)
+        .step_by(16);
     let branches = (1..whole.len() / PAGE).filter(|page| first_byte(*page) == 2);
     let (mut damaged, mut tried) = (0, 0);
     for page in leaves.chain(branches) {
-        for (filler, reads) in [(0x00, Reads::Inline), (0x02, Reads::Inline), (0xFF, Reads::Blocking)] {
+        for (filler, reads) in [
+            (0x00, Reads::Inline),
+            (0x02, Reads::Inline),
+            (0xFF, Reads::Blocking),
+        ] {
             fs::write(place.file(), &whole).unwrap();
             damaged += usize::from(overwritten(&place, page, filler, reads).await);
             tried += 1;
@@ -81,7 +98,9 @@ async fn a_damaged_page_prints_no_panic() {
     let place = Place::new();
     if let Some(path) = std::env::var_os(CHILD) {
         let builder = EmbeddedStore::builder(&path).verify_up_to(0).cache_bytes(0);
-        let Ok(store) = builder.open().await else { return };
+        let Ok(store) = builder.open().await else {
+            return;
+        };
         reads_are_answers(&store).await;
         let _ = store.close().await;
         return;
@@ -91,11 +110,18 @@ async fn a_damaged_page_prints_no_panic() {
     fill(&store, &table, 0, ROWS).await;
     store.close().await.unwrap();
     let mut damaged = fs::read(place.file()).unwrap();
-    let key = damaged.windows(7).rposition(|bytes| bytes == b"0000500").unwrap();
+    let key = damaged
+        .windows(7)
+        .rposition(|bytes| bytes == b"0000500")
+        .unwrap();
     damaged[key / PAGE * PAGE..][..PAGE].fill(0xFF);
     fs::write(place.file(), &damaged).unwrap();
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["damage::a_damaged_page_prints_no_panic", "--exact", "--nocapture"])
+        .args([
+            "damage::a_damaged_page_prints_no_panic",
+            "--exact",
+            "--nocapture",
+        ])
         .env(CHILD, place.path())
         .output()
         .unwrap();

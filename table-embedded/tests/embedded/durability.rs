@@ -42,7 +42,10 @@ async fn etags_are_not_reused_after_delete_and_reopen() {
         store.create_table_if_missing(&table).await.unwrap();
         for _ in 0..3 {
             assert!(seen.insert(insert(&store, &table, "1").await.to_string()));
-            store.write(&table, Operation::Delete(key("p", "1"), IfMatch::Any)).await.unwrap();
+            store
+                .write(&table, Operation::Delete(key("p", "1"), IfMatch::Any))
+                .await
+                .unwrap();
         }
         store.delete_table(&table).await.unwrap();
         store.close().await.unwrap();
@@ -69,8 +72,14 @@ async fn a_closed_store_refuses_everything_and_changes_nothing() {
     store.create_table(&table).await.unwrap();
     store.close().await.unwrap();
 
-    let error = store.write(&table, Operation::Insert(entity("p", "1"))).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Storage(_)) && !error.is_ambiguous(), "{error}");
+    let error = store
+        .write(&table, Operation::Insert(entity("p", "1")))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Storage(_)) && !error.is_ambiguous(),
+        "{error}"
+    );
     assert!(error.to_string().contains("closed"), "{error}");
     assert!(store.get(&table, &key("p", "1"), None).await.is_err());
     store.close().await.unwrap();
@@ -80,11 +89,17 @@ async fn a_closed_store_refuses_everything_and_changes_nothing() {
 #[tokio::test]
 async fn reads_on_blocking_threads_return_the_same() {
     let (place, table) = (Place::new(), name("Things"));
-    let builder = EmbeddedStore::builder(place.path()).reads(Reads::Blocking).max_scans(1);
+    let builder = EmbeddedStore::builder(place.path())
+        .reads(Reads::Blocking)
+        .max_scans(1);
     let store = builder.open().await.unwrap();
     store.create_table(&table).await.unwrap();
     insert(&store, &table, "1").await;
-    let read = store.get(&table, &key("p", "1"), None).await.unwrap().unwrap();
+    let read = store
+        .get(&table, &key("p", "1"), None)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read.properties(), entity("p", "1").properties());
     assert_eq!(count(&store, &table).await, 1);
 }
@@ -97,14 +112,28 @@ async fn only_selected_properties_are_returned() {
     let wide = entity("p", "1").with("Other", 1);
     store.write(&table, Operation::Insert(wide)).await.unwrap();
     let select = table_core::query::Select::new(["Other"]);
-    let read = store.get(&table, &key("p", "1"), Some(&select)).await.unwrap().unwrap();
-    assert_eq!(read.properties().iter().map(|p| p.name()).collect::<Vec<_>>(), ["Other"]);
+    let read = store
+        .get(&table, &key("p", "1"), Some(&select))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        read.properties()
+            .iter()
+            .map(|p| p.name())
+            .collect::<Vec<_>>(),
+        ["Other"]
+    );
 }
 
 /// Returns whether recovery of the file, as a crash right after a write leaves it, scans every page.
 async fn recovery_is_long(scan_up_to: u64) -> bool {
     let (place, crashed, table) = (Place::new(), Place::new(), name("Things"));
-    let store = EmbeddedStore::builder(place.path()).scan_up_to(scan_up_to).open().await.unwrap();
+    let store = EmbeddedStore::builder(place.path())
+        .scan_up_to(scan_up_to)
+        .open()
+        .await
+        .unwrap();
     store.create_table(&table).await.unwrap();
     fill(&store, &table, 0, 500).await;
     let image = std::fs::read(place.file()).unwrap();

@@ -49,11 +49,20 @@ fn is_damage<T>(read: &Result<T>) -> bool {
 
 /// Flips bits in one byte of an open store without page cache, and checks all reads. Returns whether a read
 /// failed.
-async fn flip(store: &EmbeddedStore, table: &TableName, expected: &BTreeMap<String, Entity>) -> bool {
+async fn flip(
+    store: &EmbeddedStore,
+    table: &TableName,
+    expected: &BTreeMap<String, Entity>,
+) -> bool {
     let scanned = scan(store, table).await;
     let mut damaged = is_damage(&scanned);
     if let Ok(rows) = scanned {
-        assert!(rows.iter().eq(expected.values()), "{} rows of {}", rows.len(), expected.len());
+        assert!(
+            rows.iter().eq(expected.values()),
+            "{} rows of {}",
+            rows.len(),
+            expected.len()
+        );
     }
     for (row, entity) in expected.iter().step_by(expected.len() / 7) {
         let read = store.get(table, &key("p", row), None).await;
@@ -64,12 +73,19 @@ async fn flip(store: &EmbeddedStore, table: &TableName, expected: &BTreeMap<Stri
 }
 
 async fn rows(store: &EmbeddedStore, table: &TableName) -> BTreeMap<String, Entity> {
-    scan(store, table).await.unwrap().into_iter().map(|row| (row.key().row().to_owned(), row)).collect()
+    scan(store, table)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|row| (row.key().row().to_owned(), row))
+        .collect()
 }
 
 /// Returns an open store that reads each page from the file, and the file.
 async fn reading(place: &Place) -> (EmbeddedStore, File) {
-    let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0);
+    let builder = EmbeddedStore::builder(place.path())
+        .verify_up_to(0)
+        .cache_bytes(0);
     let file = OpenOptions::new().write(true).open(place.file()).unwrap();
     (builder.open().await.unwrap(), file)
 }
@@ -92,7 +108,11 @@ async fn every_flip_in_a_small_file_is_found() {
     for n in 0..FLIPS {
         // As many flips in branches as in leaves, and more at the start of pages.
         let pages = if n % 2 == 0 { &leaves } else { &branches };
-        let within = if n % 3 == 0 { random.usize(..64) } else { random.usize(..PAGE) };
+        let within = if n % 3 == 0 {
+            random.usize(..64)
+        } else {
+            random.usize(..PAGE)
+        };
         let at = random.choice(pages).unwrap() * PAGE + within;
         write_at(&mut file, at, whole[at] ^ (1 << random.u32(..8)));
         let noticed = flip(&store, &table, &expected).await;
@@ -105,7 +125,10 @@ async fn every_flip_in_a_small_file_is_found() {
         found += usize::from(is_found);
         write_at(&mut file, at, whole[at]);
     }
-    assert!(damaged > FLIPS / 3 && found >= damaged, "{damaged} noticed, {found} found");
+    assert!(
+        damaged > FLIPS / 3 && found >= damaged,
+        "{damaged} noticed, {found} found"
+    );
     // A flip in a page that each commit needs prevents writes until the file is reopened.
     let insert = || store.write(&table, Operation::Insert(entity("p", "after")));
     for _ in 0..600 {
@@ -123,14 +146,20 @@ async fn every_flip_in_a_small_file_is_found() {
 async fn every_flip_in_a_large_file_is_found() {
     const ROWS: usize = 17_000;
     let (place, table) = (Place::new(), name("Things"));
-    let store = EmbeddedStore::builder(place.path()).durability(Durability::Relaxed).open().await.unwrap();
+    let store = EmbeddedStore::builder(place.path())
+        .durability(Durability::Relaxed)
+        .open()
+        .await
+        .unwrap();
     store.create_table(&table).await.unwrap();
     let text = "x".repeat(3800);
     for first in (0..ROWS).step_by(100) {
         let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
         for n in first..first + 100 {
             group
-                .push(Operation::Insert(entity("p", &format!("{n:07}")).with("Text", text.as_str())))
+                .push(Operation::Insert(
+                    entity("p", &format!("{n:07}")).with("Text", text.as_str()),
+                ))
                 .unwrap();
         }
         store.transact(&table, group).await.unwrap();
@@ -140,10 +169,17 @@ async fn every_flip_in_a_large_file_is_found() {
     let len = fs::metadata(place.file()).unwrap().len();
     assert!(len > 64 << 20, "{len} bytes");
 
-    let store = EmbeddedStore::builder(place.path()).cache_bytes(0).open().await.unwrap();
+    let store = EmbeddedStore::builder(place.path())
+        .cache_bytes(0)
+        .open()
+        .await
+        .unwrap();
     let mut file = OpenOptions::new().write(true).open(place.file()).unwrap();
     let mut whole = Vec::new();
-    File::open(place.file()).unwrap().read_to_end(&mut whole).unwrap();
+    File::open(place.file())
+        .unwrap()
+        .read_to_end(&mut whole)
+        .unwrap();
     let (_, branches) = pages(&whole);
     let (mut random, mut damaged) = (fastrand::Rng::with_seed(64), 0);
     for n in 0..24 {
@@ -163,9 +199,15 @@ async fn every_flip_in_a_large_file_is_found() {
         damaged += usize::from(counted);
         write_at(&mut file, at, whole[at]);
     }
-    assert!(damaged >= 8, "{damaged} of 24 flips in branches were noticed");
+    assert!(
+        damaged >= 8,
+        "{damaged} of 24 flips in branches were noticed"
+    );
     let report = store.verify(u64::MAX).await.unwrap();
-    assert!(report.is_sound() && report.rows == ROWS as u64, "{report:?}");
+    assert!(
+        report.is_sound() && report.rows == ROWS as u64,
+        "{report:?}"
+    );
     assert!(report.bytes > 64 << 20, "{report:?}");
 }
 
@@ -198,16 +240,27 @@ async fn a_damaged_page_affects_only_its_rows() {
     store.close().await.unwrap();
     let (store, mut file) = reading(&place).await;
     let whole = fs::read(place.file()).unwrap();
-    let at = whole.windows(7).rposition(|bytes| bytes == b"0000500").unwrap();
+    let at = whole
+        .windows(7)
+        .rposition(|bytes| bytes == b"0000500")
+        .unwrap();
     write_at(&mut file, at, b'9');
     let insert = |row: &str| store.write(&table, Operation::InsertOrReplace(entity("p", row)));
     for _ in 0..3 {
-        assert!(is_damage(&store.get(&table, &key("p", "0000500"), None).await));
+        assert!(is_damage(
+            &store.get(&table, &key("p", "0000500"), None).await
+        ));
         let refused = insert("0000500").await;
         assert!(is_damage(&refused) && !refused.unwrap_err().is_ambiguous());
         for row in ["0000000", "0000999", "new"] {
             insert(row).await.unwrap();
-            assert!(store.get(&table, &key("p", row), None).await.unwrap().is_some());
+            assert!(
+                store
+                    .get(&table, &key("p", row), None)
+                    .await
+                    .unwrap()
+                    .is_some()
+            );
         }
     }
     let report = store.verify(u64::MAX).await.unwrap();
@@ -243,6 +296,10 @@ async fn verification_runs_during_writes() {
 
     let reader_place = Place::new();
     store.backup(reader_place.path()).await.unwrap();
-    let reader = EmbeddedStore::builder(reader_place.path()).read_only().open().await.unwrap();
+    let reader = EmbeddedStore::builder(reader_place.path())
+        .read_only()
+        .open()
+        .await
+        .unwrap();
     assert_eq!(reader.verify(u64::MAX).await.unwrap().rows, written as u64);
 }

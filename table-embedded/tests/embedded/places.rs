@@ -11,7 +11,9 @@ use crate::support::{Place, name};
 
 async fn refused(path: &Path, says: &str) {
     let opened = tokio::time::timeout(Duration::from_secs(20), EmbeddedStore::open(path)).await;
-    let error = opened.expect("opening waits forever").expect_err("it must be refused");
+    let error = opened
+        .expect("opening waits forever")
+        .expect_err("it must be refused");
     assert!(error.to_string().contains(says), "{error}");
 }
 
@@ -19,7 +21,10 @@ async fn refused(path: &Path, says: &str) {
 async fn an_empty_path_is_refused() {
     let before = fs::read_dir(".").unwrap().count();
     let error = EmbeddedStore::open("").await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)), "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+        "{error:?}"
+    );
     let place = Place::new();
     place.open().await.backup("").await.unwrap_err();
     assert_eq!(fs::read_dir(".").unwrap().count(), before);
@@ -29,10 +34,22 @@ async fn an_empty_path_is_refused() {
 async fn must_exist_creates_nothing() {
     let place = Place::new();
     let open = || EmbeddedStore::builder(place.path()).must_exist().open();
-    assert!(open().await.unwrap_err().to_string().contains("has no store"));
+    assert!(
+        open()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("has no store")
+    );
     assert!(!place.path().exists());
     fs::create_dir(place.path()).unwrap();
-    assert!(open().await.unwrap_err().to_string().contains("has no store"));
+    assert!(
+        open()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("has no store")
+    );
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     place.open().await.close().await.unwrap();
     open().await.unwrap().close().await.unwrap();
@@ -76,7 +93,12 @@ mod unix {
         assert!(!missing.path().exists());
         // The store removes what a crash left, also if a link has replaced it.
         symlink(missing.path(), place.path().join("tables.redb.new")).unwrap();
-        place.open().await.create_table(&name("Things")).await.unwrap();
+        place
+            .open()
+            .await
+            .create_table(&name("Things"))
+            .await
+            .unwrap();
         assert!(!missing.path().exists());
     }
 
@@ -90,7 +112,8 @@ mod unix {
 
     #[tokio::test]
     async fn pipes_are_refused_without_blocking() {
-        let pipe = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        let pipe =
+            |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         let place = Place::new();
         pipe(&place.path());
         refused(&place.path(), "is not a directory").await;
@@ -110,7 +133,12 @@ mod unix {
         store.backup(place.other("copy")).await.unwrap();
         store.close().await.unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        for directory in [&place.path(), &place.path().join("a"), &nested, &place.other("copy")] {
+        for directory in [
+            &place.path(),
+            &place.path().join("a"),
+            &nested,
+            &place.other("copy"),
+        ] {
             assert_eq!(mode(directory), 0o700, "{}", directory.display());
         }
         for directory in [nested, place.other("copy")] {

@@ -9,7 +9,11 @@ use table_embedded::EmbeddedStore;
 use crate::support::{Place, count, entity, fill, key, name};
 
 async fn reader(place: &Place) -> EmbeddedStore {
-    EmbeddedStore::builder(place.path()).read_only().open().await.unwrap()
+    EmbeddedStore::builder(place.path())
+        .read_only()
+        .open()
+        .await
+        .unwrap()
 }
 
 async fn filled() -> Place {
@@ -28,7 +32,13 @@ async fn readers_share_the_store_and_exclude_writers() {
     let (first, second) = (reader(&place).await, reader(&place).await);
     for store in [&first, &second] {
         assert_eq!(count(store, &table).await, 1000);
-        assert!(store.get(&table, &key("p", "0000007"), None).await.unwrap().is_some());
+        assert!(
+            store
+                .get(&table, &key("p", "0000007"), None)
+                .await
+                .unwrap()
+                .is_some()
+        );
     }
     let error = EmbeddedStore::open(place.path()).await.unwrap_err();
     assert!(error.to_string().contains("is already open"), "{error}");
@@ -37,10 +47,21 @@ async fn readers_share_the_store_and_exclude_writers() {
     second.close().await.unwrap();
     assert!(fs::read(place.file()).unwrap() == before);
     let writer = place.open().await;
-    let refused = EmbeddedStore::builder(place.path()).read_only().open().await.unwrap_err();
+    let refused = EmbeddedStore::builder(place.path())
+        .read_only()
+        .open()
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("is already open"), "{refused}");
     writer.close().await.unwrap();
-    assert_eq!(count(&EmbeddedStore::open(place.other("copy")).await.unwrap(), &table).await, 1000);
+    assert_eq!(
+        count(
+            &EmbeddedStore::open(place.other("copy")).await.unwrap(),
+            &table
+        )
+        .await,
+        1000
+    );
 }
 
 #[tokio::test]
@@ -49,7 +70,10 @@ async fn changes_are_refused() {
     let store = reader(&place).await;
     let delete = Operation::Delete(key("p", "0000007"), IfMatch::Any);
     let refused = [
-        store.write(&table, Operation::Insert(entity("p", "new"))).await.map(drop),
+        store
+            .write(&table, Operation::Insert(entity("p", "new")))
+            .await
+            .map(drop),
         store.write(&table, delete).await.map(drop),
         store.create_table(&name("Others")).await,
         store.delete_table(&table).await,
@@ -57,7 +81,10 @@ async fn changes_are_refused() {
     ];
     for refused in refused {
         let error = refused.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }) && !error.is_ambiguous(), "{error:?}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Unsupported { .. }) && !error.is_ambiguous(),
+            "{error:?}"
+        );
     }
     assert_eq!(count(&store, &table).await, 1000);
 }
@@ -81,7 +108,11 @@ async fn a_file_left_by_a_crash_is_read_and_not_changed() {
 #[tokio::test]
 async fn read_only_creates_nothing() {
     let place = Place::new();
-    let missing = EmbeddedStore::builder(place.path()).read_only().open().await.unwrap_err();
+    let missing = EmbeddedStore::builder(place.path())
+        .read_only()
+        .open()
+        .await
+        .unwrap_err();
     assert!(missing.to_string().contains("has no store"), "{missing}");
     assert!(!place.path().exists());
 }

@@ -46,7 +46,10 @@ pub(crate) fn key(partition: &str, row: &str) -> Key {
 }
 
 pub(crate) async fn insert(store: &EmbeddedStore, table: &TableName, row: &str) -> ETag {
-    let written = store.write(table, Operation::Insert(entity("p", row))).await.unwrap();
+    let written = store
+        .write(table, Operation::Insert(entity("p", row)))
+        .await
+        .unwrap();
     written.etag.unwrap()
 }
 
@@ -68,7 +71,10 @@ pub(crate) async fn count(store: &EmbeddedStore, table: &TableName) -> usize {
     use table_core::query::Query;
     let (mut count, mut from) = (0, None);
     loop {
-        let page = store.query(table, &Query::new(), from.as_ref()).await.unwrap();
+        let page = store
+            .query(table, &Query::new(), from.as_ref())
+            .await
+            .unwrap();
         count += page.items.len();
         from = page.continuation;
         if from.is_none() {

@@ -29,7 +29,10 @@ async fn table_names_keep_their_case_and_compare_without_case() {
     assert_eq!(store.all_tables(None).await.unwrap(), [name("Things")]);
     assert_eq!(count(&store, &name("things")).await, 1);
     let again = store.create_table(&name("tHINGS")).await.unwrap_err();
-    assert!(matches!(again.kind(), ErrorKind::TableAlreadyExists { .. }), "{again}");
+    assert!(
+        matches!(again.kind(), ErrorKind::TableAlreadyExists { .. }),
+        "{again}"
+    );
 }
 
 #[tokio::test]
@@ -54,7 +57,13 @@ async fn a_dropped_name_can_be_reused_immediately_for_an_empty_table() {
         fill(&store, &table, 0, 2000).await;
         assert_eq!(count(&store, &table).await, 2000);
         store.delete_table(&table).await.unwrap();
-        assert!(store.get(&table, &key("p", "0000001"), None).await.unwrap_err().is_table_not_found());
+        assert!(
+            store
+                .get(&table, &key("p", "0000001"), None)
+                .await
+                .unwrap_err()
+                .is_table_not_found()
+        );
     }
     store.create_table(&table).await.unwrap();
     assert_eq!(count(&store, &table).await, 0);
@@ -114,8 +123,16 @@ async fn reclaiming_continues_after_a_crash() {
     // rows present.
     let database = Database::open(place.file()).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.open_table(CATALOG).unwrap().remove("things").unwrap();
-    transaction.open_table(DROPPED).unwrap().insert(1, ()).unwrap();
+    transaction
+        .open_table(CATALOG)
+        .unwrap()
+        .remove("things")
+        .unwrap();
+    transaction
+        .open_table(DROPPED)
+        .unwrap()
+        .insert(1, ())
+        .unwrap();
     transaction.commit().unwrap();
     drop(database);
     assert_eq!(rows_in_file(&place), 10_000);

@@ -26,13 +26,24 @@ impl BlobCodec for BlobCipher {
     }
 
     fn key_of(&self, start: &[u8]) -> Option<BlobKey> {
-        let (wrapping, active) = (Preamble::parse(start)?.0.wrapping, self.keys.keys().active());
-        let is_active = *wrapping.key_id == *active.key_id() && *wrapping.algorithm == *active.algorithm();
-        Some(BlobKey { id: wrapping.key_id.into(), active: is_active })
+        let (wrapping, active) = (
+            Preamble::parse(start)?.0.wrapping,
+            self.keys.keys().active(),
+        );
+        let is_active =
+            *wrapping.key_id == *active.key_id() && *wrapping.algorithm == *active.algorithm();
+        Some(BlobKey {
+            id: wrapping.key_id.into(),
+            active: is_active,
+        })
     }
 }
 
 fn place(context: &BlobContext) -> BlobPlace {
     let name = format!("{}/{}", context.property, context.id.simple());
-    BlobPlace { table: context.table.clone(), key: context.key.clone(), name }
+    BlobPlace {
+        table: context.table.clone(),
+        key: context.key.clone(),
+        name,
+    }
 }

@@ -69,7 +69,10 @@ pub struct BlobCipher {
 
 impl BlobCipher {
     pub(crate) const fn new(keys: Arc<DataKeys>, case_sensitive: bool) -> Self {
-        Self { keys, case_sensitive }
+        Self {
+            keys,
+            case_sensitive,
+        }
     }
 
     /// Creates a cipher with its own data keys, for a service that ignores the case of table names.
@@ -91,7 +94,12 @@ impl BlobCipher {
         let mut salt = [0; 32];
         fill_random(&mut salt)?;
         let (cipher, commitment) = self.chunks(place, &data_key.secret, &salt, CHUNK_BYTES);
-        let preamble = Preamble { wrapping: data_key.wrapping.clone(), salt, commitment, chunk: CHUNK_BYTES };
+        let preamble = Preamble {
+            wrapping: data_key.wrapping.clone(),
+            salt,
+            commitment,
+            chunk: CHUNK_BYTES,
+        };
         Ok(BlobSealer::new(preamble.to_bytes(), cipher, CHUNK_BYTES))
     }
 
@@ -108,8 +116,16 @@ impl BlobCipher {
         salt: &[u8; 32],
         chunk: u32,
     ) -> (ChunkCipher, [u8; 32]) {
-        let table = if self.case_sensitive { place.table.to_string() } else { place.table.to_lowercase() };
-        ChunkCipher::derive(secret, salt, Scope::of_blob(&table, &place.key, &place.name, chunk))
+        let table = if self.case_sensitive {
+            place.table.to_string()
+        } else {
+            place.table.to_lowercase()
+        };
+        ChunkCipher::derive(
+            secret,
+            salt,
+            Scope::of_blob(&table, &place.key, &place.name, chunk),
+        )
     }
 }
 
@@ -145,8 +161,18 @@ impl Preamble {
         let wrapping = read_wrapping(&mut from)?;
         let (salt, commitment) = (from.array()?, from.array()?);
         // Bounded before it is authenticated, because the reader keeps a whole chunk in memory.
-        let chunk = from.u32().filter(|chunk| (1..=MAX_CHUNK_BYTES).contains(chunk))?;
-        Some((Self { wrapping, salt, commitment, chunk }, bytes.len() - from.0.len()))
+        let chunk = from
+            .u32()
+            .filter(|chunk| (1..=MAX_CHUNK_BYTES).contains(chunk))?;
+        Some((
+            Self {
+                wrapping,
+                salt,
+                commitment,
+                chunk,
+            },
+            bytes.len() - from.0.len(),
+        ))
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -178,7 +204,14 @@ impl ChunkCipher {
         expand(secret, salt, &scope, &mut *okm);
         let (commitment, key) = okm.split_first_chunk().expect("64 bytes");
         let key: &aes_gcm::Key<Aes256Gcm> = key.try_into().expect("32 bytes");
-        (Self { cipher: Aes256Gcm::new(key), scope, next: 0 }, *commitment)
+        (
+            Self {
+                cipher: Aes256Gcm::new(key),
+                scope,
+                next: 0,
+            },
+            *commitment,
+        )
     }
 
     /// Encrypts a chunk and appends it to `out`.
@@ -188,18 +221,27 @@ impl ChunkCipher {
         let start = out.len();
         out.extend_from_slice(plaintext);
         let body = &mut out[start..];
-        let tag = self.cipher.encrypt_inout_detached(&nonce.into(), self.scope.as_bytes(), body.into());
+        let tag =
+            self.cipher
+                .encrypt_inout_detached(&nonce.into(), self.scope.as_bytes(), body.into());
         out.extend_from_slice(&tag.expect("a chunk is far below the cipher's limit"));
         Ok(())
     }
 
     /// Decrypts a chunk and appends it to `out`. Returns whether the chunk was authentic.
     fn open(&mut self, sealed: &[u8], is_last: bool, out: &mut Vec<u8>) -> bool {
-        let Some((body, tag)) = sealed.split_last_chunk::<TAG_BYTES>() else { return false };
-        let Ok(nonce) = self.nonce(is_last) else { return false };
+        let Some((body, tag)) = sealed.split_last_chunk::<TAG_BYTES>() else {
+            return false;
+        };
+        let Ok(nonce) = self.nonce(is_last) else {
+            return false;
+        };
         let mut body = body.to_vec();
         let (aad, buffer) = (self.scope.as_bytes(), body.as_mut_slice().into());
-        let is_authentic = self.cipher.decrypt_inout_detached(&nonce.into(), aad, buffer, tag.into()).is_ok();
+        let is_authentic = self
+            .cipher
+            .decrypt_inout_detached(&nonce.into(), aad, buffer, tag.into())
+            .is_ok();
         // Plaintext leaves this function only after its tag was verified.
         if is_authentic {
             out.extend_from_slice(&body);
@@ -220,8 +262,10 @@ impl ChunkCipher {
         nonce[7..11].copy_from_slice(&self.next.to_be_bytes());
         nonce[11] = u8::from(is_last);
         let chunks = u32::MAX as usize;
-        self.next =
-            self.next.checked_add(1).ok_or_else(|| Error::limit("chunks of a blob", chunks, chunks + 1))?;
+        self.next = self
+            .next
+            .checked_add(1)
+            .ok_or_else(|| Error::limit("chunks of a blob", chunks, chunks + 1))?;
         Ok(nonce)
     }
 }
@@ -237,7 +281,12 @@ pub struct BlobSealer {
 
 impl BlobSealer {
     fn new(preamble: Vec<u8>, cipher: ChunkCipher, chunk: u32) -> Self {
-        Self { preamble, cipher, chunk: chunk as usize, waiting: Zeroizing::default() }
+        Self {
+            preamble,
+            cipher,
+            chunk: chunk as usize,
+            waiting: Zeroizing::default(),
+        }
     }
 
     /// Takes a piece of any length and returns the part of the blob that is ready; it may be empty.
@@ -271,7 +320,9 @@ impl BlobSealer {
 
 impl fmt::Debug for BlobSealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlobSealer").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+        f.debug_struct("BlobSealer")
+            .field("waiting", &self.waiting.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -286,13 +337,21 @@ pub struct BlobOpener {
 
 enum State {
     Preamble,
-    Chunks { cipher: Box<ChunkCipher>, sealed: usize },
+    Chunks {
+        cipher: Box<ChunkCipher>,
+        sealed: usize,
+    },
     Failed,
 }
 
 impl BlobOpener {
     const fn new(blobs: BlobCipher, place: BlobPlace) -> Self {
-        Self { blobs, place, state: State::Preamble, waiting: Vec::new() }
+        Self {
+            blobs,
+            place,
+            state: State::Preamble,
+            waiting: Vec::new(),
+        }
     }
 
     /// Takes a piece of any length and returns the plaintext that is ready; it may be empty.
@@ -349,16 +408,25 @@ impl BlobOpener {
     async fn parse_preamble(&mut self) -> Result<(), Unreadable> {
         let Some((preamble, len)) = Preamble::parse(&self.waiting) else {
             // Incomplete and malformed look the same. The longest preamble bounds the bytes that wait for more.
-            return if self.waiting.len() < MAX_PREAMBLE_BYTES { Ok(()) } else { Err(Unreadable::Refused) };
+            return if self.waiting.len() < MAX_PREAMBLE_BYTES {
+                Ok(())
+            } else {
+                Err(Unreadable::Refused)
+            };
         };
         let secret = self.blobs.keys.open(&preamble.wrapping).await?;
-        let (cipher, commitment) = self.blobs.chunks(&self.place, &secret, &preamble.salt, preamble.chunk);
+        let (cipher, commitment) =
+            self.blobs
+                .chunks(&self.place, &secret, &preamble.salt, preamble.chunk);
         // Before the first chunk: GCM accepts a ciphertext that was made for two keys, so two readers could see two contents.
         if !matches(&commitment, &preamble.commitment) {
             return Err(Unreadable::Refused);
         }
         self.waiting.drain(..len);
-        self.state = State::Chunks { cipher: Box::new(cipher), sealed: preamble.chunk as usize + TAG_BYTES };
+        self.state = State::Chunks {
+            cipher: Box::new(cipher),
+            sealed: preamble.chunk as usize + TAG_BYTES,
+        };
         Ok(())
     }
 
@@ -366,7 +434,9 @@ impl BlobOpener {
         let mut out = self.advance().await?;
         // `advance` leaves at least one byte of the last chunk, which must open with the flag of the last. A blob that was cut after a
         // chunk ends with a chunk without the flag and is refused.
-        let State::Chunks { cipher, .. } = &mut self.state else { return Err(Unreadable::Refused) };
+        let State::Chunks { cipher, .. } = &mut self.state else {
+            return Err(Unreadable::Refused);
+        };
         // An empty last chunk is allowed only as the only chunk. Otherwise a blob could end in two ways.
         let empty = self.waiting.len() == TAG_BYTES;
         if empty && !cipher.is_at_start() || !cipher.open(&self.waiting, true, &mut out) {
@@ -378,7 +448,9 @@ impl BlobOpener {
 
 impl fmt::Debug for BlobOpener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlobOpener").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("BlobOpener")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 
@@ -393,7 +465,12 @@ impl BlobCipher {
         P: Stream<Item = Result<Bytes>> + Send + Unpin,
     {
         // The sealer is made by the first poll, because it may ask the key service: a stream without a reader sends no request.
-        let start = Sealing { plaintext, cipher: self.clone(), place, sealer: None };
+        let start = Sealing {
+            plaintext,
+            cipher: self.clone(),
+            place,
+            sealer: None,
+        };
         without_empty(stream::try_unfold(Some(start), async |state| match state {
             None => Ok(None),
             Some(state) => state.step().await.map(Some),
@@ -410,7 +487,10 @@ impl BlobCipher {
     where
         P: Stream<Item = Result<Bytes>> + Send + Unpin,
     {
-        let start = Opening { sealed, opener: self.opener(place) };
+        let start = Opening {
+            sealed,
+            opener: self.opener(place),
+        };
         without_empty(stream::try_unfold(Some(start), async |state| match state {
             None => Ok(None),
             Some(state) => state.step().await.map(Some),

@@ -31,7 +31,12 @@ async fn seal(cipher: &BlobCipher, content: &[u8], piece: usize) -> Vec<u8> {
     out
 }
 
-async fn open(cipher: &BlobCipher, place: &BlobPlace, sealed: &[u8], piece: usize) -> Result<Vec<u8>> {
+async fn open(
+    cipher: &BlobCipher,
+    place: &BlobPlace,
+    sealed: &[u8],
+    piece: usize,
+) -> Result<Vec<u8>> {
     let mut opener = cipher.opener(place);
     let mut out = Vec::new();
     for piece in sealed.chunks(piece) {
@@ -49,7 +54,12 @@ async fn blobs_of_any_length_in_any_pieces_survive_a_round_trip() {
         let content: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         for (sealed_by, opened_by) in [(1000, 777), (full, full + 16), (usize::MAX / 2, 1 << 20)] {
             let sealed = seal(&cipher, &content, sealed_by).await;
-            assert_eq!(open(&cipher, &place("Body"), &sealed, opened_by).await.unwrap(), content);
+            assert_eq!(
+                open(&cipher, &place("Body"), &sealed, opened_by)
+                    .await
+                    .unwrap(),
+                content
+            );
         }
     }
 }
@@ -64,12 +74,22 @@ async fn blobs_equal_the_test_vectors() {
         let key = AesKeyWrap::new("local:kek1", &bytes("kek").into()).unwrap();
         let cipher = BlobCipher::with_keys(Keys::new(Arc::new(key))).unwrap();
         let sealed = bytes("sealed");
-        assert_eq!(open(&cipher, &place("Body"), &sealed, 7).await.unwrap(), bytes("content"));
+        assert_eq!(
+            open(&cipher, &place("Body"), &sealed, 7).await.unwrap(),
+            bytes("content")
+        );
         let (preamble, _) = Preamble::parse(&sealed).unwrap();
         let secret = Arc::new(Secret::new(bytes("data_key").try_into().unwrap()));
-        let data_key = DataKey { secret, wrapping: Wrapping::clone(&preamble.wrapping) };
-        let (chunks, commitment) =
-            cipher.chunks(&place("Body"), &data_key.secret, &preamble.salt, preamble.chunk);
+        let data_key = DataKey {
+            secret,
+            wrapping: Wrapping::clone(&preamble.wrapping),
+        };
+        let (chunks, commitment) = cipher.chunks(
+            &place("Body"),
+            &data_key.secret,
+            &preamble.salt,
+            preamble.chunk,
+        );
         assert_eq!(commitment, preamble.commitment);
         let mut sealer = BlobSealer::new(preamble.to_bytes(), chunks, preamble.chunk);
         let mut again = sealer.push(&bytes("content")).unwrap();
@@ -91,12 +111,24 @@ async fn changes_are_detected() {
     for i in 0..sealed.len() {
         let mut changed = sealed.clone();
         changed[i] ^= 1;
-        assert!(open(&known, &place("Body"), &changed, 50).await.is_err(), "byte {i}");
-        assert!(open(&known, &place("Body"), &sealed[..i], 50).await.is_err(), "cut at {i}");
+        assert!(
+            open(&known, &place("Body"), &changed, 50).await.is_err(),
+            "byte {i}"
+        );
+        assert!(
+            open(&known, &place("Body"), &sealed[..i], 50)
+                .await
+                .is_err(),
+            "cut at {i}"
+        );
     }
     let chunks = sealed.len() - (32 + 32 + 24);
-    let [first, second, third] = [chunks..chunks + 32, chunks + 32..chunks + 64, chunks + 64..sealed.len()]
-        .map(|range| sealed[range].to_vec());
+    let [first, second, third] = [
+        chunks..chunks + 32,
+        chunks + 32..chunks + 64,
+        chunks + 64..sealed.len(),
+    ]
+    .map(|range| sealed[range].to_vec());
     let start = sealed[..chunks].to_vec();
     for order in [
         vec![&second, &first, &third],
@@ -104,14 +136,19 @@ async fn changes_are_detected() {
         vec![&first, &third],
         vec![&first, &second],
     ] {
-        let changed: Vec<u8> = order.into_iter().fold(start.clone(), |all, chunk| [&all[..], chunk].concat());
+        let changed: Vec<u8> = order
+            .into_iter()
+            .fold(start.clone(), |all, chunk| [&all[..], chunk].concat());
         assert!(open(&known, &place("Body"), &changed, 50).await.is_err());
     }
     let mut longer = sealed.clone();
     longer.push(0);
     assert!(open(&known, &place("Body"), &longer, 50).await.is_err());
     assert!(open(&known, &place("Other"), &sealed, 50).await.is_err());
-    let other = BlobPlace { key: Key::new("p", "r2").unwrap(), ..place("Body") };
+    let other = BlobPlace {
+        key: Key::new("p", "r2").unwrap(),
+        ..place("Body")
+    };
     assert!(open(&known, &other, &sealed, 50).await.is_err());
     assert!(open(&cipher, &place("Body"), &sealed, 50).await.is_err());
 }
@@ -121,12 +158,22 @@ async fn streams_end_at_the_end_of_the_blob() {
     let cipher = cipher();
     let content: Vec<Bytes> = (0..40_u8).map(|i| Bytes::from(vec![i; 5000])).collect();
     let plaintext = stream::iter(content.clone().into_iter().map(Ok));
-    let sealed: Vec<Bytes> = cipher.seal_stream(place("Body"), plaintext).try_collect().await.unwrap();
+    let sealed: Vec<Bytes> = cipher
+        .seal_stream(place("Body"), plaintext)
+        .try_collect()
+        .await
+        .unwrap();
     assert_eq!(sealed.len(), 5);
-    let opened = cipher.open_stream(&place("Body"), stream::iter(sealed.clone().into_iter().map(Ok)));
+    let opened = cipher.open_stream(
+        &place("Body"),
+        stream::iter(sealed.clone().into_iter().map(Ok)),
+    );
     let opened: Vec<Bytes> = opened.try_collect().await.unwrap();
     assert_eq!(opened.concat(), content.concat());
     let cut = stream::iter(sealed[..4].iter().cloned().map(Ok));
-    let cut = cipher.open_stream(&place("Body"), cut).try_collect::<Vec<Bytes>>().await;
+    let cut = cipher
+        .open_stream(&place("Body"), cut)
+        .try_collect::<Vec<Bytes>>()
+        .await;
     assert!(cut.unwrap_err().to_string().contains("incomplete"));
 }

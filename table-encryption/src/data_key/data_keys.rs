@@ -61,7 +61,12 @@ struct Eraser {
 impl DataKeys {
     pub(crate) fn new(keys: Keys, bounds: DataKeyBounds, cache: CacheBounds) -> Self {
         let secrets = ExpiringMap::new(cache.max_keys, cache.max_age);
-        let state = State { current: None, secrets, pending: HashMap::new(), eraser: None };
+        let state = State {
+            current: None,
+            secrets,
+            pending: HashMap::new(),
+            eraser: None,
+        };
         let inner = Inner {
             keys,
             bounds,
@@ -70,7 +75,9 @@ impl DataKeys {
             creation: tokio::sync::Mutex::default(),
             wake_eraser: Arc::default(),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -90,9 +97,15 @@ impl DataKeys {
         }
         let key = Arc::new(self.create().await?);
         let mut state = inner.state();
-        state.current = Some(Current { key: Arc::clone(&key), created: Instant::now(), writes: 1 });
+        state.current = Some(Current {
+            key: Arc::clone(&key),
+            created: Instant::now(),
+            writes: 1,
+        });
         // The writer's own entities can then be read without a call of the key service.
-        state.secrets.insert(key.wrapping.clone(), Arc::clone(&key.secret));
+        state
+            .secrets
+            .insert(key.wrapping.clone(), Arc::clone(&key.secret));
         inner.schedule_erasure(&mut state);
         Ok(key)
     }
@@ -112,7 +125,11 @@ impl DataKeys {
         // Whatever has become of the request to the key service, the row is not written yet.
         let wrapped = wrapped.map_err(|error| error.with_outcome(Outcome::NotApplied))?;
         if wrapped.len() > usize::from(u16::MAX) {
-            return Err(Error::limit("bytes of a wrapped key", usize::from(u16::MAX), wrapped.len()));
+            return Err(Error::limit(
+                "bytes of a wrapped key",
+                usize::from(u16::MAX),
+                wrapped.len(),
+            ));
         }
         Ok(Wrapping {
             algorithm: active.algorithm().into(),
@@ -134,8 +151,11 @@ impl DataKeys {
             }
             // Only started under the lock; the wait is outside. The future is shared and weak: it goes on while one caller waits, and ends
             // when the last caller has dropped it.
-            state
-                .join_or_start(wrapping, || Arc::clone(&self.inner).unwrap_and_keep(wrapping.clone()).boxed())
+            state.join_or_start(wrapping, || {
+                Arc::clone(&self.inner)
+                    .unwrap_and_keep(wrapping.clone())
+                    .boxed()
+            })
         };
         unwrap.await
     }
@@ -143,7 +163,11 @@ impl DataKeys {
 
 impl State {
     /// Returns the unwrap in progress for this key, or starts one.
-    fn join_or_start(&mut self, wrapping: &Wrapping, new: impl FnOnce() -> KeyUnwrap) -> Shared<KeyUnwrap> {
+    fn join_or_start(
+        &mut self,
+        wrapping: &Wrapping,
+        new: impl FnOnce() -> KeyUnwrap,
+    ) -> Shared<KeyUnwrap> {
         if let Some(unwrap) = self.pending.get(wrapping).and_then(WeakShared::upgrade) {
             return unwrap;
         }
@@ -161,10 +185,17 @@ impl State {
         let now = Instant::now();
         let next = self.secrets.remove_expired(now);
         let ends = |current: &Current| current.created.checked_add(max_age);
-        if self.current.as_ref().is_some_and(|current| is_expired(ends(current), now)) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| is_expired(ends(current), now))
+        {
             self.current = None;
         }
-        [next, self.current.as_ref().and_then(ends)].into_iter().flatten().min()
+        [next, self.current.as_ref().and_then(ends)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -177,7 +208,10 @@ impl Inner {
     /// Returns the current key for one more write, if its bounds allow it.
     fn current(&self) -> Option<Arc<DataKey>> {
         let mut state = self.state();
-        let current = state.current.as_mut().filter(|current| current.may_serve(&self.bounds))?;
+        let current = state
+            .current
+            .as_mut()
+            .filter(|current| current.may_serve(&self.bounds))?;
         current.writes += 1;
         Some(Arc::clone(&current.key))
     }
@@ -201,14 +235,23 @@ impl Inner {
     async fn unwrap(&self, wrapping: &Wrapping) -> Opened {
         let key = self.keys.find(&wrapping.key_id).await.map_err(unreadable)?;
         // The algorithm is a claim of the stored bytes. Only the key's own algorithm is used, so the claim selects nothing.
-        let key = key.filter(|k| k.algorithm() == &*wrapping.algorithm).ok_or(Unreadable::Refused)?;
-        let bytes = key.unwrap_key(&wrapping.wrapped).await.map_err(unreadable)?;
-        Secret::from_labelled(&bytes).map(Arc::new).ok_or(Unreadable::Refused)
+        let key = key
+            .filter(|k| k.algorithm() == &*wrapping.algorithm)
+            .ok_or(Unreadable::Refused)?;
+        let bytes = key
+            .unwrap_key(&wrapping.wrapped)
+            .await
+            .map_err(unreadable)?;
+        Secret::from_labelled(&bytes)
+            .map(Arc::new)
+            .ok_or(Unreadable::Refused)
     }
 
     /// Ensures that a task drops the secrets when they expire, also while the store is idle.
     fn schedule_erasure(self: &Arc<Self>, state: &mut State) {
-        let Some(next) = state.remove_expired(self.bounds.max_age) else { return };
+        let Some(next) = state.remove_expired(self.bounds.max_age) else {
+            return;
+        };
         match &mut state.eraser {
             Some(eraser) if !eraser.task.is_finished() => {
                 if next < eraser.wakes_at {
@@ -217,9 +260,17 @@ impl Inner {
                 }
             }
             eraser => {
-                let Ok(runtime) = Handle::try_current() else { return };
-                let task = runtime.spawn(erase_expired(Arc::downgrade(self), Arc::clone(&self.wake_eraser)));
-                *eraser = Some(Eraser { task: task.abort_handle(), wakes_at: next });
+                let Ok(runtime) = Handle::try_current() else {
+                    return;
+                };
+                let task = runtime.spawn(erase_expired(
+                    Arc::downgrade(self),
+                    Arc::clone(&self.wake_eraser),
+                ));
+                *eraser = Some(Eraser {
+                    task: task.abort_handle(),
+                    wakes_at: next,
+                });
             }
         }
     }

@@ -34,7 +34,13 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
     pub(super) fn new(max_entries: u64, max_age: Duration) -> Self {
         let max_entries = usize::try_from(max_entries).unwrap_or(usize::MAX);
         let (entries, order) = (HashMap::new(), VecDeque::new());
-        Self { max_entries, max_age, entries, order, inserted: 0 }
+        Self {
+            max_entries,
+            max_age,
+            entries,
+            order,
+            inserted: 0,
+        }
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
@@ -50,7 +56,11 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
         self.remove_expired(now);
         let key = Arc::new(key);
         self.inserted += 1;
-        let entry = Entry { number: self.inserted, expires: now.checked_add(self.max_age), value };
+        let entry = Entry {
+            number: self.inserted,
+            expires: now.checked_add(self.max_age),
+            value,
+        };
         self.entries.insert(Arc::clone(&key), entry);
         self.order.push_back((self.inserted, key));
         while self.entries.len() > self.max_entries {
@@ -62,7 +72,11 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
     pub(super) fn remove_expired(&mut self, now: Instant) -> Option<Instant> {
         // All entries live equally long, so they expire in the order of insertion, and the first that is alive ends the search.
         while let Some((number, key)) = self.order.front() {
-            match self.entries.get(key).filter(|entry| entry.number == *number) {
+            match self
+                .entries
+                .get(key)
+                .filter(|entry| entry.number == *number)
+            {
                 Some(entry) if !is_expired(entry.expires, now) => return entry.expires,
                 _ => self.remove_oldest(),
             }
@@ -71,8 +85,14 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
     }
 
     fn remove_oldest(&mut self) {
-        let Some((number, key)) = self.order.pop_front() else { return };
-        if self.entries.get(&key).is_some_and(|entry| entry.number == number) {
+        let Some((number, key)) = self.order.pop_front() else {
+            return;
+        };
+        if self
+            .entries
+            .get(&key)
+            .is_some_and(|entry| entry.number == number)
+        {
             self.entries.remove(&key);
         }
     }
@@ -92,7 +112,9 @@ mod tests {
 
     fn filled(max_entries: u64) -> ExpiringMap<u32, &'static str> {
         let mut map = ExpiringMap::new(max_entries, Duration::from_secs(10));
-        [(1, "one"), (2, "two"), (3, "three")].into_iter().for_each(|(key, value)| map.insert(key, value));
+        [(1, "one"), (2, "two"), (3, "three")]
+            .into_iter()
+            .for_each(|(key, value)| map.insert(key, value));
         map
     }
 
@@ -101,12 +123,18 @@ mod tests {
         let mut map = filled(10);
         tokio::time::advance(Duration::from_secs(5)).await;
         map.insert(1, "one again");
-        assert_eq!(map.remove_expired(Instant::now()), Some(Instant::now() + Duration::from_secs(5)));
+        assert_eq!(
+            map.remove_expired(Instant::now()),
+            Some(Instant::now() + Duration::from_secs(5))
+        );
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(map.get(&1), Some(&"one again"));
         assert_eq!(map.get(&2), None);
         assert_eq!(map.len(), 3);
-        assert_eq!(map.remove_expired(Instant::now()), Some(Instant::now() + Duration::from_secs(5)));
+        assert_eq!(
+            map.remove_expired(Instant::now()),
+            Some(Instant::now() + Duration::from_secs(5))
+        );
         assert_eq!(map.get(&1), Some(&"one again"));
         assert_eq!(map.len(), 1);
         tokio::time::advance(Duration::from_secs(5)).await;
@@ -118,7 +146,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_full_map_drops_the_oldest() {
         let map = filled(2);
-        assert_eq!([1, 2, 3].map(|key| map.get(&key).is_some()), [false, true, true]);
+        assert_eq!(
+            [1, 2, 3].map(|key| map.get(&key).is_some()),
+            [false, true, true]
+        );
         let mut none = filled(0);
         assert_eq!(none.len(), 0);
         assert_eq!(none.remove_expired(Instant::now()), None);

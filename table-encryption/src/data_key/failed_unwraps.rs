@@ -21,11 +21,17 @@ pub(crate) struct FailedUnwraps {
 
 impl FailedUnwraps {
     pub(crate) fn new(bounds: CacheBounds) -> Self {
-        Self { failures: Mutex::new(ExpiringMap::new(MAX_FAILURES, bounds.failure_age)) }
+        Self {
+            failures: Mutex::new(ExpiringMap::new(MAX_FAILURES, bounds.failure_age)),
+        }
     }
 
     pub(crate) fn get(&self, wrapping: &Wrapping) -> Option<Unreadable> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&digest(wrapping)).cloned()
+        self.failures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&digest(wrapping))
+            .cloned()
     }
 
     /// Records a failure, unless it is transient.
@@ -41,7 +47,11 @@ impl FailedUnwraps {
 fn digest(wrapping: &Wrapping) -> [u8; 32] {
     let mut bytes = Vec::with_capacity(wrapping.wrapped.len() + 64);
     // With lengths, so that two different wrappings never have one hash: a forged one could block a real one.
-    for part in [wrapping.algorithm.as_bytes(), wrapping.key_id.as_bytes(), &wrapping.wrapped] {
+    for part in [
+        wrapping.algorithm.as_bytes(),
+        wrapping.key_id.as_bytes(),
+        &wrapping.wrapped,
+    ] {
         push_lp(&mut bytes, part);
     }
     Sha256::digest(&bytes).into()

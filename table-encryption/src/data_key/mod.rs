@@ -43,7 +43,12 @@ impl Secret {
     fn from_labelled(bytes: &KeyBytes) -> Option<Self> {
         // Without the check, a content key of the legacy format under the same key encryption key could be used as a data key, and its
         // entities have no integrity.
-        bytes.expose().strip_prefix(LABEL.as_slice())?.try_into().ok().map(Self)
+        bytes
+            .expose()
+            .strip_prefix(LABEL.as_slice())?
+            .try_into()
+            .ok()
+            .map(Self)
     }
 }
 
@@ -83,7 +88,10 @@ pub struct DataKeyBounds {
 impl Default for DataKeyBounds {
     /// 1,048,576 writes and 24 hours.
     fn default() -> Self {
-        Self { max_writes: 1 << 20, max_age: Duration::from_secs(24 * 3600) }
+        Self {
+            max_writes: 1 << 20,
+            max_age: Duration::from_secs(24 * 3600),
+        }
     }
 }
 
@@ -108,6 +116,10 @@ pub struct CacheBounds {
 impl Default for CacheBounds {
     /// 4,096 keys for an hour; refusals for 30 seconds.
     fn default() -> Self {
-        Self { max_keys: 4096, max_age: Duration::from_secs(3600), failure_age: Duration::from_secs(30) }
+        Self {
+            max_keys: 4096,
+            max_age: Duration::from_secs(3600),
+            failure_age: Duration::from_secs(30),
+        }
     }
 }

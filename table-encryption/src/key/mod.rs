@@ -84,8 +84,12 @@ impl KeyBytes {
 }
 
 pub(crate) fn fill_random(out: &mut [u8]) -> Result<()> {
-    let failed =
-        |e| ErrorKind::Encryption(format!("the operating system provides no random bytes: {e}")).into();
+    let failed = |e| {
+        ErrorKind::Encryption(format!(
+            "the operating system provides no random bytes: {e}"
+        ))
+        .into()
+    };
     getrandom::fill(out).map_err(failed)
 }
 
@@ -133,7 +137,10 @@ impl AesKeyWrap {
                 bytes.len()
             ))
         };
-        Ok(Self { key_id: key_id.into(), cipher: cipher.map_err(wrong)? })
+        Ok(Self {
+            key_id: key_id.into(),
+            cipher: cipher.map_err(wrong)?,
+        })
     }
 }
 
@@ -159,21 +166,30 @@ impl KeyWrap for AesKeyWrap {
             Cipher::Aes192(c) => c.wrap_key(key, &mut out).is_ok(),
             Cipher::Aes256(c) => c.wrap_key(key, &mut out).is_ok(),
         };
-        let refused =
-            || Error::invalid_request("AES key wrap needs a key of at least 16 bytes, in a multiple of 8");
+        let refused = || {
+            Error::invalid_request(
+                "AES key wrap needs a key of at least 16 bytes, in a multiple of 8",
+            )
+        };
         wrapped.then_some(out).ok_or_else(refused)
     }
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
         // RFC 3394 wraps at least two blocks of 8 bytes.
-        let len = wrapped.len().checked_sub(IV_LEN).filter(|len| *len >= 16).ok_or_else(refused)?;
+        let len = wrapped
+            .len()
+            .checked_sub(IV_LEN)
+            .filter(|len| *len >= 16)
+            .ok_or_else(refused)?;
         let mut out = Zeroizing::new(vec![0; len]);
         let unwrapped = match &self.cipher {
             Cipher::Aes128(c) => c.unwrap_key(wrapped, &mut out).is_ok(),
             Cipher::Aes192(c) => c.unwrap_key(wrapped, &mut out).is_ok(),
             Cipher::Aes256(c) => c.unwrap_key(wrapped, &mut out).is_ok(),
         };
-        unwrapped.then(|| KeyBytes::from(std::mem::take(&mut *out))).ok_or_else(refused)
+        unwrapped
+            .then(|| KeyBytes::from(std::mem::take(&mut *out)))
+            .ok_or_else(refused)
     }
 }
 
@@ -217,7 +233,12 @@ pub struct Keys {
 impl Keys {
     /// Creates a set of keys with one key for writing and reading.
     pub fn new(active: Arc<dyn KeyWrap>) -> Self {
-        Self { active, others: BTreeMap::new(), resolver: None, duplicate: None }
+        Self {
+            active,
+            others: BTreeMap::new(),
+            resolver: None,
+            duplicate: None,
+        }
     }
 
     /// Adds a key for reading. Adding the same `Arc` again has no effect.
@@ -249,7 +270,11 @@ impl Keys {
     }
 
     fn known(&self, key_id: &str) -> Option<&Arc<dyn KeyWrap>> {
-        if self.active.key_id() == key_id { Some(&self.active) } else { self.others.get(key_id) }
+        if self.active.key_id() == key_id {
+            Some(&self.active)
+        } else {
+            self.others.get(key_id)
+        }
     }
 
     /// Returns the key with this id.

@@ -40,11 +40,16 @@ impl RsaKeyWrap {
     ///
     /// # Errors
     /// Fails if the bytes are not such a key.
-    pub fn from_pkcs8(key_id: impl Into<Box<str>>, pkcs8: &KeyBytes, hash: OaepHash) -> Result<Self> {
-        let private =
-            PrivateDecryptingKey::from_pkcs8(pkcs8.expose()).map_err(|_| not_rsa("private", "PKCS#8"))?;
+    pub fn from_pkcs8(
+        key_id: impl Into<Box<str>>,
+        pkcs8: &KeyBytes,
+        hash: OaepHash,
+    ) -> Result<Self> {
+        let private = PrivateDecryptingKey::from_pkcs8(pkcs8.expose())
+            .map_err(|_| not_rsa("private", "PKCS#8"))?;
         let public = private.public_key();
-        let private = OaepPrivateDecryptingKey::new(private).map_err(|_| not_rsa("private", "PKCS#8"))?;
+        let private =
+            OaepPrivateDecryptingKey::new(private).map_err(|_| not_rsa("private", "PKCS#8"))?;
         Self::new(key_id.into(), public, Some(Arc::new(private)), hash)
     }
 
@@ -52,9 +57,13 @@ impl RsaKeyWrap {
     ///
     /// # Errors
     /// Fails if the bytes are not such a key.
-    pub fn from_public_der(key_id: impl Into<Box<str>>, der: &[u8], hash: OaepHash) -> Result<Self> {
-        let public =
-            PublicEncryptingKey::from_der(der).map_err(|_| not_rsa("public", "SubjectPublicKeyInfo"))?;
+    pub fn from_public_der(
+        key_id: impl Into<Box<str>>,
+        der: &[u8],
+        hash: OaepHash,
+    ) -> Result<Self> {
+        let public = PublicEncryptingKey::from_der(der)
+            .map_err(|_| not_rsa("public", "SubjectPublicKeyInfo"))?;
         Self::new(key_id.into(), public, None, hash)
     }
 
@@ -64,13 +73,19 @@ impl RsaKeyWrap {
         private: Option<Arc<OaepPrivateDecryptingKey>>,
         hash: OaepHash,
     ) -> Result<Self> {
-        let public =
-            OaepPublicEncryptingKey::new(public).map_err(|_| not_rsa("public", "SubjectPublicKeyInfo"))?;
+        let public = OaepPublicEncryptingKey::new(public)
+            .map_err(|_| not_rsa("public", "SubjectPublicKeyInfo"))?;
         let (algorithm, oaep) = match hash {
             OaepHash::Sha1 => ("RSA-OAEP", &OAEP_SHA1_MGF1SHA1),
             OaepHash::Sha256 => ("RSA-OAEP-256", &OAEP_SHA256_MGF1SHA256),
         };
-        Ok(Self { key_id, algorithm: algorithm.into(), oaep, public: Arc::new(public), private })
+        Ok(Self {
+            key_id,
+            algorithm: algorithm.into(),
+            oaep,
+            public: Arc::new(public),
+            private,
+        })
     }
 
     /// Sets another name for the algorithm. Legacy data uses `RSA` as well as `RSA-OAEP`.
@@ -82,7 +97,9 @@ impl RsaKeyWrap {
 }
 
 fn not_rsa(kind: &str, form: &str) -> Error {
-    Error::invalid_request(format!("the bytes are not a {kind} RSA key of 2048 to 8192 bits in {form} DER"))
+    Error::invalid_request(format!(
+        "the bytes are not a {kind} RSA key of 2048 to 8192 bits in {form} DER"
+    ))
 }
 
 #[async_trait]
@@ -99,7 +116,9 @@ impl KeyWrap for RsaKeyWrap {
         let (public, oaep, key) = (Arc::clone(&self.public), self.oaep, key.clone());
         blocking(move || {
             let mut out = vec![0; public.ciphertext_size()];
-            let wrapped = public.encrypt(oaep, key.expose(), &mut out, None).map(|wrapped| wrapped.to_vec());
+            let wrapped = public
+                .encrypt(oaep, key.expose(), &mut out, None)
+                .map(|wrapped| wrapped.to_vec());
             wrapped.map_err(|_| Error::invalid_request("the key is too long for this RSA key"))
         })
         .await
@@ -113,18 +132,28 @@ impl KeyWrap for RsaKeyWrap {
         let (oaep, wrapped) = (self.oaep, wrapped.to_vec());
         blocking(move || {
             let mut out = Zeroizing::new(vec![0; private.min_output_size()]);
-            let key = private.decrypt(oaep, &wrapped, &mut out, None).map_err(|_| refused())?;
+            let key = private
+                .decrypt(oaep, &wrapped, &mut out, None)
+                .map_err(|_| refused())?;
             Ok(KeyBytes::from(key.to_vec()))
         })
         .await
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let stopped = |_| {
-        ErrorKind::Transport("the runtime stopped before the key was wrapped or unwrapped".to_owned()).into()
+        ErrorKind::Transport(
+            "the runtime stopped before the key was wrapped or unwrapped".to_owned(),
+        )
+        .into()
     };
-    tokio::task::spawn_blocking(work).await.map_err(stopped).flatten()
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(stopped)
+        .flatten()
 }
 
 impl fmt::Debug for RsaKeyWrap {

@@ -7,9 +7,24 @@ async fn aes_key_wrap_equals_the_rfc_vectors() {
     let kek = hex("000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F");
     let data = hex("00112233445566778899AABBCCDDEEFF000102030405060708090A0B0C0D0E0F");
     let known = [
-        (16, 16, "A128KW", "1FA68B0A8112B447AEF34BD8FB5A7B829D3E862371D2CFE5"),
-        (24, 16, "A192KW", "96778B25AE6CA435F92B5B97C050AED2468AB8A17AD84E5D"),
-        (32, 16, "A256KW", "64E8C3F9CE0F5BA263E9777905818A2A93C8191E7D6E8AE7"),
+        (
+            16,
+            16,
+            "A128KW",
+            "1FA68B0A8112B447AEF34BD8FB5A7B829D3E862371D2CFE5",
+        ),
+        (
+            24,
+            16,
+            "A192KW",
+            "96778B25AE6CA435F92B5B97C050AED2468AB8A17AD84E5D",
+        ),
+        (
+            32,
+            16,
+            "A256KW",
+            "64E8C3F9CE0F5BA263E9777905818A2A93C8191E7D6E8AE7",
+        ),
         (
             32,
             32,
@@ -22,7 +37,10 @@ async fn aes_key_wrap_equals_the_rfc_vectors() {
         assert_eq!(key.algorithm(), algorithm);
         let data = KeyBytes::from(data[..data_len].to_vec());
         assert_eq!(key.wrap_key(&data).await.unwrap(), hex(wrapped));
-        assert_eq!(key.unwrap_key(&hex(wrapped)).await.unwrap().expose(), data.expose());
+        assert_eq!(
+            key.unwrap_key(&hex(wrapped)).await.unwrap().expose(),
+            data.expose()
+        );
     }
 }
 
@@ -47,9 +65,16 @@ async fn rsa_wraps_and_unwraps() {
     use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
     use aws_lc_rs::rsa::{KeySize, PrivateDecryptingKey};
     let generated = PrivateDecryptingKey::generate(KeySize::Rsa2048).unwrap();
-    let pkcs8: KeyBytes = AsDer::<Pkcs8V1Der<'_>>::as_der(&generated).unwrap().as_ref().to_vec().into();
+    let pkcs8: KeyBytes = AsDer::<Pkcs8V1Der<'_>>::as_der(&generated)
+        .unwrap()
+        .as_ref()
+        .to_vec()
+        .into();
     let public = AsDer::<PublicKeyX509Der<'_>>::as_der(&generated.public_key()).unwrap();
-    for (hash, name) in [(OaepHash::Sha1, "RSA-OAEP"), (OaepHash::Sha256, "RSA-OAEP-256")] {
+    for (hash, name) in [
+        (OaepHash::Sha1, "RSA-OAEP"),
+        (OaepHash::Sha256, "RSA-OAEP-256"),
+    ] {
         let key = RsaKeyWrap::from_pkcs8("k", &pkcs8, hash).unwrap();
         let writer = RsaKeyWrap::from_public_der("k", public.as_ref(), hash).unwrap();
         assert_eq!(key.algorithm(), name);
@@ -102,13 +127,20 @@ fn debug_shows_key_ids_only() {
     use table_core::model::TableName;
 
     use crate::{BlobCipher, EncryptedStore, LegacyV1};
-    let keys = || Keys::new(Arc::new(Careless("material"))).with_resolver(Arc::new(Careless("material")));
-    let legacy =
-        LegacyV1::new(Keys::new(Arc::new(crate::testing::kek(9))).with_key(Arc::new(Careless("material"))));
+    let keys =
+        || Keys::new(Arc::new(Careless("material"))).with_resolver(Arc::new(Careless("material")));
+    let legacy = LegacyV1::new(
+        Keys::new(Arc::new(crate::testing::kek(9))).with_key(Arc::new(Careless("material"))),
+    );
     let table = TableName::new("People").unwrap();
-    let builder = EncryptedStore::builder(MemoryStore::new(), Keys::new(Arc::new(crate::testing::kek(1))));
+    let builder = EncryptedStore::builder(
+        MemoryStore::new(),
+        Keys::new(Arc::new(crate::testing::kek(1))),
+    );
     let shown = format!("{:?}", builder.with_legacy_v1(legacy.clone().read(&table)));
-    let store = EncryptedStore::builder(MemoryStore::new(), keys()).build().unwrap();
+    let store = EncryptedStore::builder(MemoryStore::new(), keys())
+        .build()
+        .unwrap();
     let cipher = BlobCipher::with_keys(keys()).unwrap();
     let shown = format!(
         "{shown} {:?} {legacy:?} {store:?} {cipher:?} {:?} {:?} {:?}",
@@ -117,7 +149,10 @@ fn debug_shows_key_ids_only() {
         store.rotation(&table),
         store.migration(&table)
     );
-    assert!(shown.contains("careless") && !shown.contains("material"), "{shown}");
+    assert!(
+        shown.contains("careless") && !shown.contains("material"),
+        "{shown}"
+    );
 }
 
 /// Each id must have one key, regardless of how keys are added.
@@ -127,9 +162,12 @@ async fn two_keys_with_the_same_id_are_refused() {
 
     use crate::testing::kek;
     use crate::{BlobCipher, EncryptedStore, LegacyV1};
-    let namesake = |n: u8| Arc::new(AesKeyWrap::new(format!("kek{n}"), &vec![99; 32].into()).unwrap());
+    let namesake =
+        |n: u8| Arc::new(AesKeyWrap::new(format!("kek{n}"), &vec![99; 32].into()).unwrap());
     let of_the_active = Keys::new(Arc::new(kek(1))).with_key(namesake(1));
-    let of_another_key = Keys::new(Arc::new(kek(1))).with_key(Arc::new(kek(2))).with_key(namesake(2));
+    let of_another_key = Keys::new(Arc::new(kek(1)))
+        .with_key(Arc::new(kek(2)))
+        .with_key(namesake(2));
     for keys in [of_the_active, of_another_key] {
         for error in [
             EncryptedStore::new(MemoryStore::new(), keys.clone()).unwrap_err(),
@@ -139,18 +177,24 @@ async fn two_keys_with_the_same_id_are_refused() {
                 .build()
                 .unwrap_err(),
         ] {
-            assert!(error.to_string().contains("two keys have the id"), "{error}");
+            assert!(
+                error.to_string().contains("two keys have the id"),
+                "{error}"
+            );
         }
     }
     let one: Arc<dyn KeyWrap> = Arc::new(kek(1));
-    let keys = Keys::new(Arc::clone(&one)).with_key(Arc::clone(&one)).with_key(Arc::new(kek(2)));
+    let keys = Keys::new(Arc::clone(&one))
+        .with_key(Arc::clone(&one))
+        .with_key(Arc::new(kek(2)));
     assert!(keys.check().is_ok() && keys.find("kek2").await.unwrap().is_some());
 }
 
 /// A resolver that returns another key than the requested one.
 #[tokio::test]
 async fn a_resolver_must_return_the_requested_key() {
-    let keys = Keys::new(Arc::new(crate::testing::kek(1))).with_resolver(Arc::new(Careless("material")));
+    let keys =
+        Keys::new(Arc::new(crate::testing::kek(1))).with_resolver(Arc::new(Careless("material")));
     assert!(keys.find("careless").await.unwrap().is_some());
     let error = keys.find("other").await.unwrap_err();
     assert!(error.to_string().contains("\"other\""), "{error}");

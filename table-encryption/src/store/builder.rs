@@ -65,7 +65,11 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// without `#[encrypt]` is refused when its table is opened. A property of the same name in *another*
     /// table is separate: declare it for that table too.
     #[must_use]
-    pub fn encrypt<N: Into<String>>(mut self, table: &TableName, names: impl IntoIterator<Item = N>) -> Self {
+    pub fn encrypt<N: Into<String>>(
+        mut self,
+        table: &TableName,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
         let rules = self.rules_of(table);
         rules.names = std::mem::take(&mut rules.names).with_rule(names.into_iter().map(Into::into));
         self
@@ -89,9 +93,11 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         names: impl IntoIterator<Item = N>,
         resolver: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let rule = Arc::new(move |key: &Key, name: &str| resolver(key.partition(), key.row(), name));
+        let rule =
+            Arc::new(move |key: &Key, name: &str| resolver(key.partition(), key.row(), name));
         let rules = self.rules_of(table);
-        rules.names = std::mem::take(&mut rules.names).with_row_rule(names.into_iter().map(Into::into), rule);
+        rules.names =
+            std::mem::take(&mut rules.names).with_row_rule(names.into_iter().map(Into::into), rule);
         self
     }
 
@@ -99,7 +105,11 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// table, and to migrate rows that were written before the field was marked.
     #[must_use]
     pub fn encrypt_type<T: FromEntity>(self, table: &TableName) -> Self {
-        let names: BTreeSet<String> = T::requirements().encrypted.into_iter().map(str::to_owned).collect();
+        let names: BTreeSet<String> = T::requirements()
+            .encrypted
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         self.encrypt(table, names)
     }
 
@@ -122,7 +132,8 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         table: &TableName,
         names: impl IntoIterator<Item = N>,
     ) -> Self {
-        self.rules_of(table).filter_only_by(names.into_iter().map(Into::into).collect());
+        self.rules_of(table)
+            .filter_only_by(names.into_iter().map(Into::into).collect());
         self
     }
 
@@ -172,11 +183,22 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     pub fn build(self) -> Result<EncryptedStore<S>> {
         self.keys.check()?;
         if self.bounds.max_writes == 0 {
-            return Err(Error::invalid_request("`max_writes` is 0; it must be at least 1"));
+            return Err(Error::invalid_request(
+                "`max_writes` is 0; it must be at least 1",
+            ));
         }
         let sensitive = self.inner.profile().case_sensitive_tables;
-        let legacy = self.legacy.map(|l| Legacy::new(l, &self.keys, sensitive, self.cache)).transpose()?;
-        let id = |name: &str| if sensitive { name.to_owned() } else { name.to_ascii_lowercase() };
+        let legacy = self
+            .legacy
+            .map(|l| Legacy::new(l, &self.keys, sensitive, self.cache))
+            .transpose()?;
+        let id = |name: &str| {
+            if sensitive {
+                name.to_owned()
+            } else {
+                name.to_ascii_lowercase()
+            }
+        };
         let rules = Rules::new(self.rules, id);
         // Together they would allow a filter that compares ciphertext and finds nothing.
         if let Some((table, name)) = rules.contradiction() {

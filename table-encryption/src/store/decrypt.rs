@@ -46,7 +46,11 @@ impl Decryptor<'_> {
     /// needs no more properties.
     pub(super) fn widened(&self) -> Option<Select> {
         let select = self.select?;
-        let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.table_id));
+        let legacy = self
+            .shared
+            .legacy
+            .as_ref()
+            .filter(|l| l.reads(&self.table_id));
         let more = std::iter::once(HEADER).chain(legacy.into_iter().flat_map(|_| METADATA));
         let needs = !self.keys_only() || !self.compared.is_empty();
         needs.then(|| select.union(more))
@@ -54,12 +58,17 @@ impl Decryptor<'_> {
 
     /// Whether the projection has only properties that are never encrypted.
     pub(super) fn keys_only(&self) -> bool {
-        self.select.is_some_and(|select| select.names().all(is_system))
+        self.select
+            .is_some_and(|select| select.names().all(is_system))
     }
 
     /// Returns the stored form of the entity.
     pub(crate) fn stored(&self, entity: &Entity) -> Result<StoredForm> {
-        let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.table_id));
+        let legacy = self
+            .shared
+            .legacy
+            .as_ref()
+            .filter(|l| l.reads(&self.table_id));
         let metadata = legacy.map(|_| Metadata::of(entity.properties()));
         let header = entity.get(HEADER).map(|value| match value {
             ValueRef::Binary(bytes) => Header::parse(bytes),
@@ -78,13 +87,20 @@ impl Decryptor<'_> {
     /// Decrypts an entity and marks its encrypted properties.
     pub(crate) async fn decrypt(&self, entity: Entity) -> Result<Entity> {
         let stored = self.stored(&entity)?;
-        self.decrypt_as(entity, stored).await.map_err(Failure::into_error)
+        self.decrypt_as(entity, stored)
+            .await
+            .map_err(Failure::into_error)
     }
 
     /// Decrypts an entity whose stored form is known.
-    pub(crate) async fn decrypt_as(&self, entity: Entity, stored: StoredForm) -> Result<Entity, Failure> {
+    pub(crate) async fn decrypt_as(
+        &self,
+        entity: Entity,
+        stored: StoredForm,
+    ) -> Result<Entity, Failure> {
         let entity = self.open(entity, stored).await?;
-        self.check_plaintext(entity, &self.shared.rules.names(&self.table_id)).map_err(Failure::OfEntity)
+        self.check_plaintext(entity, &self.shared.rules.names(&self.table_id))
+            .map_err(Failure::OfEntity)
     }
 
     /// Decrypts an entity if it is encrypted. Does not check for plaintext that should be encrypted.
@@ -106,20 +122,28 @@ impl Decryptor<'_> {
         let opened = v2::open(entity.properties(), header, scope, &secret, self.select)?;
         // Only after the header was verified: a forged list could otherwise declare any name encrypted, and all plaintext under that name
         // would be refused.
-        header.list.iter().for_each(|listed| self.shared.rules.record(&self.table_id, &listed.name));
+        header
+            .list
+            .iter()
+            .for_each(|listed| self.shared.rules.record(&self.table_id, &listed.name));
         Ok(opened)
     }
 
     async fn open_v1(&self, entity: &Entity, metadata: Metadata) -> Result<Properties, Unreadable> {
         let legacy = self.shared.legacy.as_ref().ok_or(Unreadable::Refused)?;
         let (opened, encrypted) = legacy.open(entity, metadata, self.select).await?;
-        encrypted.iter().for_each(|name| self.shared.rules.record(&self.table_id, name));
+        encrypted
+            .iter()
+            .for_each(|name| self.shared.rules.record(&self.table_id, name));
         Ok(opened)
     }
 
     /// Accepts an entity without a header if the rules allow it.
     fn check_header(&self, entity: Entity) -> Result<Entity> {
-        if self.shared.rules.requires(&self.table_id) && !self.keys_only() && !self.may_read_plaintext() {
+        if self.shared.rules.requires(&self.table_id)
+            && !self.keys_only()
+            && !self.may_read_plaintext()
+        {
             return Err(ErrorKind::Encryption(format!(
                 "{} of the table '{}' is not encrypted but must be; during a migration use `accept_plaintext`",
                 entity.key(),
@@ -136,10 +160,15 @@ impl Decryptor<'_> {
     fn check_plaintext(&self, mut entity: Entity, names: &EncryptedNames) -> Result<Entity> {
         if self.may_read_plaintext() {
             let key = entity.key().clone();
-            self.shared.rules.mark(&self.table_id, &key, entity.properties_mut());
+            self.shared
+                .rules
+                .mark(&self.table_id, &key, entity.properties_mut());
             return Ok(entity);
         }
-        let Some(name) = names.find_unmarked(&entity).filter(|name| !self.may_be_plain(names, name)) else {
+        let Some(name) = names
+            .find_unmarked(&entity)
+            .filter(|name| !self.may_be_plain(names, name))
+        else {
             return Ok(entity);
         };
         let (key, table) = (entity.key(), self.table);
@@ -162,7 +191,11 @@ impl Decryptor<'_> {
     /// may then be in plaintext.
     fn may_be_plain(&self, names: &EncryptedNames, name: &str) -> bool {
         !names.has_rule(name)
-            && self.shared.legacy.as_ref().is_some_and(|legacy| legacy.reads(&self.table_id))
+            && self
+                .shared
+                .legacy
+                .as_ref()
+                .is_some_and(|legacy| legacy.reads(&self.table_id))
     }
 
     fn may_read_plaintext(&self) -> bool {
@@ -181,19 +214,29 @@ impl Decryptor<'_> {
             self.check_stored(stored.last())?;
         }
         if !self.keys_only() {
-            self.unwrap_all(stored.iter(), StopUnwrapping::AtRefusal).await?;
+            self.unwrap_all(stored.iter(), StopUnwrapping::AtRefusal)
+                .await?;
         }
         let mut opened = Vec::with_capacity(page.items.len());
         for (n, (entity, stored)) in page.items.into_iter().zip(stored).enumerate() {
-            opened.push(self.open(entity, stored).await.map_err(Failure::into_error)?);
+            opened.push(
+                self.open(entity, stored)
+                    .await
+                    .map_err(Failure::into_error)?,
+            );
             yield_regularly(n).await;
         }
         // Legacy entities show the encrypted names only after decryption.
         self.check_filter()?;
         let names = self.shared.rules.names(&self.table_id);
-        let items =
-            opened.into_iter().map(|entity| self.check_plaintext(entity, &names)).collect::<Result<_>>()?;
-        Ok(Page { items, continuation: page.continuation })
+        let items = opened
+            .into_iter()
+            .map(|entity| self.check_plaintext(entity, &names))
+            .collect::<Result<_>>()?;
+        Ok(Page {
+            items,
+            continuation: page.continuation,
+        })
     }
 
     /// Like [`decrypt_page`](Self::decrypt_page), and returns unreadable entities in a separate list.
@@ -206,11 +249,15 @@ impl Decryptor<'_> {
                     self.check_stored(Some(&form))?;
                     stored.push((entity, form));
                 }
-                Err(error) => unreadable.push(UnreadableEntity { key: entity.key().clone(), error }),
+                Err(error) => unreadable.push(UnreadableEntity {
+                    key: entity.key().clone(),
+                    error,
+                }),
             }
         }
         if !self.keys_only() {
-            self.unwrap_all(stored.iter().map(|(_, form)| form), StopUnwrapping::Never).await?;
+            self.unwrap_all(stored.iter().map(|(_, form)| form), StopUnwrapping::Never)
+                .await?;
         }
         let mut opened = Vec::with_capacity(stored.len());
         for (n, (entity, form)) in stored.into_iter().enumerate() {
@@ -232,7 +279,10 @@ impl Decryptor<'_> {
                 Err(error) => unreadable.push(UnreadableEntity { key, error }),
             }
         }
-        let page = Page { items, continuation: page.continuation };
+        let page = Page {
+            items,
+            continuation: page.continuation,
+        };
         Ok(ReadablePage { page, unreadable })
     }
 

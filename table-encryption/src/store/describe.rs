@@ -43,7 +43,11 @@ pub fn encrypted_names(entity: &Entity) -> Vec<String> {
         Some(ValueRef::Binary(bytes)) => Header::parse(bytes),
         _ => None,
     };
-    header.into_iter().flat_map(|header| header.list).map(|listed| listed.name.into()).collect()
+    header
+        .into_iter()
+        .flat_map(|header| header.list)
+        .map(|listed| listed.name.into())
+        .collect()
 }
 
 impl<S: TableStore> EncryptedStore<S> {
@@ -53,17 +57,24 @@ impl<S: TableStore> EncryptedStore<S> {
     /// Fails with the wrapped store's errors, and if the header cannot be parsed.
     pub async fn describe(&self, table: &TableName, key: &Key) -> Result<Option<Description>> {
         let select = Select::new(std::iter::once(HEADER).chain(METADATA));
-        let Some(entity) = self.fetch(table, key, Some(&select)).await? else { return Ok(None) };
+        let Some(entity) = self.fetch(table, key, Some(&select)).await? else {
+            return Ok(None);
+        };
         Ok(Some(match self.decryptor(table, None).stored(&entity)? {
             StoredForm::Plain => Description::Plain,
             StoredForm::V2(header) => Description::V2 {
                 key_id: header.wrapping.key_id.into(),
                 algorithm: header.wrapping.algorithm.into(),
-                properties: header.list.into_iter().map(|l| (l.name.into(), l.edm_type)).collect(),
+                properties: header
+                    .list
+                    .into_iter()
+                    .map(|l| (l.name.into(), l.edm_type))
+                    .collect(),
             },
-            StoredForm::V1(metadata) => {
-                Description::V1 { key_id: metadata.key_id, algorithm: metadata.algorithm }
-            }
+            StoredForm::V1(metadata) => Description::V1 {
+                key_id: metadata.key_id,
+                algorithm: metadata.algorithm,
+            },
         }))
     }
 }

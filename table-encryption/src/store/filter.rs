@@ -33,7 +33,11 @@ impl Decryptor<'_> {
         if let Some(name) = encrypted {
             return Err(self.compares_encrypted(name));
         }
-        match self.compared.iter().find(|name| !rules.may_be_compared(&self.table_id, name)) {
+        match self
+            .compared
+            .iter()
+            .find(|name| !rules.may_be_compared(&self.table_id, name))
+        {
             None => Ok(()),
             Some(name) => Err(Error::invalid_request(format!(
                 "the filter compares '{name}' of the table '{}', which `filter_only_by` does not list: it may be \
@@ -45,8 +49,13 @@ impl Decryptor<'_> {
 
     /// Refuses the result of a filter on a property that this entity has encrypted.
     pub(super) fn check_stored(&self, stored: Option<&StoredForm>) -> Result<()> {
-        let Some(StoredForm::V2(header)) = stored else { return Ok(()) };
-        let encrypted = self.compared.iter().find(|name| header.find(name).is_some());
+        let Some(StoredForm::V2(header)) = stored else {
+            return Ok(());
+        };
+        let encrypted = self
+            .compared
+            .iter()
+            .find(|name| header.find(name).is_some());
         encrypted.map_or(Ok(()), |name| Err(self.compares_encrypted(name)))
     }
 

@@ -28,16 +28,21 @@ pub(super) fn reads_first(operation: &Operation) -> bool {
 
 impl<S: TableStore> EncryptedStore<S> {
     /// Converts an operation to the form that is sent: merges become writes of the merged entity.
-    pub(super) async fn prepare(&self, table: &TableName, operation: Operation) -> Result<Prepared> {
+    pub(super) async fn prepare(
+        &self,
+        table: &TableName,
+        operation: Operation,
+    ) -> Result<Prepared> {
         let id = self.table_id(table);
         match operation {
             Operation::Merge(entity, version) if !entity.properties().is_empty() => {
                 self.prepare_merge(table, &id, entity, Some(version)).await
             }
             Operation::InsertOrMerge(entity) => self.prepare_merge(table, &id, entity, None).await,
-            other => {
-                Ok(Prepared { operation: self.encrypt_operation(&id, other).await?, retries_conflict: false })
-            }
+            other => Ok(Prepared {
+                operation: self.encrypt_operation(&id, other).await?,
+                retries_conflict: false,
+            }),
         }
     }
 
@@ -60,7 +65,10 @@ impl<S: TableStore> EncryptedStore<S> {
                 return Err(Error::entity_not_found(table, patch.key()));
             }
             let operation = self.encrypt_checked(id, Operation::Insert(patch)).await?;
-            return Ok(Prepared { operation, retries_conflict: true });
+            return Ok(Prepared {
+                operation,
+                retries_conflict: true,
+            });
         };
         let found = read.version()?;
         let retries_conflict = !matches!(version, Some(IfMatch::Exactly(_)));
@@ -68,14 +76,23 @@ impl<S: TableStore> EncryptedStore<S> {
             return Err(Error::precondition_failed(table, patch.key()));
         }
         let operation = self.merge_operation(table, id, patch, read, found).await?;
-        Ok(Prepared { operation, retries_conflict })
+        Ok(Prepared {
+            operation,
+            retries_conflict,
+        })
     }
 
     /// Reads what a merge needs: the header, or the whole entity if the patch or the entity needs encryption.
-    async fn read_for(&self, table: &TableName, id: &str, patch: &Entity) -> Result<Option<Entity>> {
+    async fn read_for(
+        &self,
+        table: &TableName,
+        id: &str,
+        patch: &Entity,
+    ) -> Result<Option<Entity>> {
         let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
         let legacy = self.shared.legacy.as_ref().is_some_and(|l| l.reads(id));
-        let header = Select::new(std::iter::once(HEADER).chain(METADATA.into_iter().filter(|_| legacy)));
+        let header =
+            Select::new(std::iter::once(HEADER).chain(METADATA.into_iter().filter(|_| legacy)));
         let select = (!encrypts).then_some(&header);
         let read = self.fetch(table, patch.key(), select).await?;
         match &read {
@@ -106,11 +123,17 @@ impl<S: TableStore> EncryptedStore<S> {
         if !encrypts && !replaces {
             return Ok(Operation::Merge(patch, version));
         }
-        let read = decryptor.decrypt_as(read, stored).await.map_err(Failure::into_error)?;
+        let read = decryptor
+            .decrypt_as(read, stored)
+            .await
+            .map_err(Failure::into_error)?;
         let all = read.into_parts().1;
         *patch.properties_mut() = properties_to_send(all, patch.properties(), replaces);
-        let operation =
-            if replaces { Operation::Replace(patch, version) } else { Operation::Merge(patch, version) };
+        let operation = if replaces {
+            Operation::Replace(patch, version)
+        } else {
+            Operation::Merge(patch, version)
+        };
         self.encrypt_checked(id, operation).await
     }
 }
@@ -132,8 +155,13 @@ fn properties_to_send(mut all: Properties, patch: &Properties, replaces: bool) -
 
 /// Refuses plaintext for an encrypted property: it would expose the value and make the entity unreadable.
 fn check_stays_encrypted(stored: &StoredForm, patch: &Entity) -> Result<()> {
-    let StoredForm::V2(header) = stored else { return Ok(()) };
-    let plain = patch.properties().iter().find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
+    let StoredForm::V2(header) = stored else {
+        return Ok(());
+    };
+    let plain = patch
+        .properties()
+        .iter()
+        .find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
     match plain {
         None => Ok(()),
         Some(p) => Err(Error::invalid_request(format!(

@@ -24,8 +24,8 @@ use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written, check_entity,
-    check_page,
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+    check_entity, check_page,
 };
 
 use crate::data_key::DataKeys;
@@ -173,7 +173,11 @@ impl<S: TableStore> EncryptedStore<S> {
 
     fn from_parts(inner: S, shared: Shared) -> Self {
         let profile = inner.profile().clone().with_encryption();
-        Self { inner, profile, shared: Arc::new(shared) }
+        Self {
+            inner,
+            profile,
+            shared: Arc::new(shared),
+        }
     }
 
     /// Returns the wrapped store. It returns ciphertext and does not encrypt writes.
@@ -183,13 +187,27 @@ impl<S: TableStore> EncryptedStore<S> {
 
     /// Returns a cipher for blobs with the same keys.
     pub fn blob_cipher(&self) -> BlobCipher {
-        BlobCipher::new(Arc::clone(&self.shared.keys), self.profile.case_sensitive_tables)
+        BlobCipher::new(
+            Arc::clone(&self.shared.keys),
+            self.profile.case_sensitive_tables,
+        )
     }
 
     /// Returns a decryptor for entities of a table.
-    pub(crate) fn decryptor<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Decryptor<'a> {
+    pub(crate) fn decryptor<'a>(
+        &'a self,
+        table: &'a TableName,
+        select: Option<&'a Select>,
+    ) -> Decryptor<'a> {
         let (table_id, compared) = (self.table_id(table), Vec::new());
-        Decryptor { shared: &self.shared, table, table_id, select, compared, accepts_plaintext: false }
+        Decryptor {
+            shared: &self.shared,
+            table,
+            table_id,
+            select,
+            compared,
+            accepts_plaintext: false,
+        }
     }
 
     /// Reads the entity as it is stored. A store that returns another entity is refused: that entity could be
@@ -201,7 +219,9 @@ impl<S: TableStore> EncryptedStore<S> {
         select: Option<&Select>,
     ) -> Result<Option<Entity>> {
         let found = self.inner.get(table, key, select).await?;
-        found.iter().try_for_each(|entity| check_entity(table, key, entity))?;
+        found
+            .iter()
+            .try_for_each(|entity| check_entity(table, key, entity))?;
         Ok(found)
     }
 
@@ -215,22 +235,44 @@ impl<S: TableStore> EncryptedStore<S> {
         let table = decryptor.table;
         let page = match decryptor.widened() {
             None => self.inner.query(table, query, from).await?,
-            wider => self.inner.query(table, &Query { select: wider, ..query.clone() }, from).await?,
+            wider => {
+                self.inner
+                    .query(
+                        table,
+                        &Query {
+                            select: wider,
+                            ..query.clone()
+                        },
+                        from,
+                    )
+                    .await?
+            }
         };
         check_page(&self.profile, table, query, &page.items)?;
         Ok(page)
     }
 
     /// Returns a decryptor for the pages of a query, after checking the query.
-    fn query_decryptor<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Decryptor<'a>> {
+    fn query_decryptor<'a>(
+        &'a self,
+        table: &'a TableName,
+        query: &'a Query,
+    ) -> Result<Decryptor<'a>> {
         let compared = filter::compared(query.filter.as_ref());
-        let decryptor = Decryptor { compared, ..self.decryptor(table, query.select.as_ref()) };
+        let decryptor = Decryptor {
+            compared,
+            ..self.decryptor(table, query.select.as_ref())
+        };
         decryptor.check_filter().map(|()| decryptor)
     }
 
     /// Returns the table's id for scopes and rules.
     pub(crate) fn table_id(&self, table: &TableName) -> String {
-        if self.profile.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
+        if self.profile.case_sensitive_tables {
+            table.to_string()
+        } else {
+            table.to_lowercase()
+        }
     }
 }
 
@@ -251,7 +293,12 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         Ok(())
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         let decryptor = self.decryptor(table, select);
         let wider = decryptor.widened();
         let found = self.fetch(table, key, wider.as_ref().or(select)).await?;
@@ -293,7 +340,9 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         let id = self.table_id(table);
-        names.iter().for_each(|name| self.shared.rules.record(&id, name));
+        names
+            .iter()
+            .for_each(|name| self.shared.rules.record(&id, name));
     }
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
@@ -305,6 +354,9 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
 
 impl<S: fmt::Debug> fmt::Debug for EncryptedStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EncryptedStore").field("inner", &self.inner).field("shared", &self.shared).finish()
+        f.debug_struct("EncryptedStore")
+            .field("inner", &self.inner)
+            .field("shared", &self.shared)
+            .finish()
     }
 }

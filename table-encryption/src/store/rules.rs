@@ -38,8 +38,14 @@ impl Rules {
         for (table, rules) in given {
             tables.entry(id(&table)).or_default().add(rules);
         }
-        let names = tables.iter().map(|(table, rules)| (table.clone(), rules.names.clone())).collect();
-        Self { tables, names: RwLock::new(names) }
+        let names = tables
+            .iter()
+            .map(|(table, rules)| (table.clone(), rules.names.clone()))
+            .collect();
+        Self {
+            tables,
+            names: RwLock::new(names),
+        }
     }
 
     /// Whether entities of the table must have a header.
@@ -49,7 +55,9 @@ impl Rules {
 
     /// Whether plaintext may be read in properties that a rule names.
     pub(crate) fn accepts_plaintext(&self, table: &str) -> bool {
-        self.tables.get(table).is_some_and(|rules| rules.accepts_plaintext)
+        self.tables
+            .get(table)
+            .is_some_and(|rules| rules.accepts_plaintext)
     }
 
     /// Returns the names known to be encrypted in the table.
@@ -60,7 +68,9 @@ impl Rules {
 
     /// Marks the properties that the rules name.
     pub(crate) fn mark(&self, table: &str, key: &Key, properties: &mut Properties) {
-        let Some(TableRules { names, .. }) = self.tables.get(table) else { return };
+        let Some(TableRules { names, .. }) = self.tables.get(table) else {
+            return;
+        };
         // Excludes recorded names: plaintext in them is refused, not encrypted.
         names.mark(key, properties);
     }
@@ -73,7 +83,9 @@ impl Rules {
         entity: &Entity,
         is_encrypted: impl Fn(&str) -> bool,
     ) -> bool {
-        let Some(TableRules { names, .. }) = self.tables.get(table) else { return false };
+        let Some(TableRules { names, .. }) = self.tables.get(table) else {
+            return false;
+        };
         let mut found = entity.properties().iter().map(|p| p.name());
         found.any(|name| !is_encrypted(name) && names.rule_encrypts(entity.key(), name))
     }
@@ -106,14 +118,24 @@ impl Rules {
 
     /// Whether filters may compare the property, according to the listed names.
     pub(crate) fn may_be_compared(&self, table: &str, name: &str) -> bool {
-        let listed = self.tables.get(table).and_then(|rules| rules.comparable.as_ref());
+        let listed = self
+            .tables
+            .get(table)
+            .and_then(|rules| rules.comparable.as_ref());
         listed.is_none_or(|names| names.contains(name))
     }
 
     /// Returns a marked property that is listed as comparable.
-    pub(crate) fn marked_comparable<'a>(&self, table: &str, properties: &'a Properties) -> Option<&'a str> {
+    pub(crate) fn marked_comparable<'a>(
+        &self,
+        table: &str,
+        properties: &'a Properties,
+    ) -> Option<&'a str> {
         let listed = self.tables.get(table)?.comparable.as_ref()?;
-        let mut marked = properties.iter().filter(|p| p.is_encrypted()).map(|p| p.name());
+        let mut marked = properties
+            .iter()
+            .filter(|p| p.is_encrypted())
+            .map(|p| p.name());
         marked.find(|name| listed.contains(*name))
     }
 
@@ -121,7 +143,9 @@ impl Rules {
     pub(super) fn contradiction(&self) -> Option<(&str, &str)> {
         self.tables.iter().find_map(|(table, rules)| {
             let mut listed = rules.comparable.iter().flatten();
-            listed.find(|name| rules.names.has_rule(name)).map(|name| (table.as_str(), name.as_str()))
+            listed
+                .find(|name| rules.names.has_rule(name))
+                .map(|name| (table.as_str(), name.as_str()))
         })
     }
 }
@@ -136,7 +160,10 @@ impl TableRules {
         self.names = std::mem::take(&mut self.names).with_all_of(&other.names);
         self.required |= other.required;
         self.accepts_plaintext |= other.accepts_plaintext;
-        other.comparable.into_iter().for_each(|names| self.filter_only_by(names));
+        other
+            .comparable
+            .into_iter()
+            .for_each(|names| self.filter_only_by(names));
     }
 }
 

@@ -13,7 +13,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::engine;
 use table_core::model::{ETag, Entity, INDEX_TABLE, IfMatch, Key, Properties, TableName, ValueRef};
 use table_core::query::{Continuation, Query, Select, UnreadableEntity};
-use table_core::store::{Conflicts, CycleDetector, Error, ErrorKind, Operation, Result, TableStore};
+use table_core::store::{
+    Conflicts, CycleDetector, Error, ErrorKind, Operation, Result, TableStore,
+};
 use tokio::sync::Mutex;
 
 use crate::data_key::{Secret, Wrapping};
@@ -123,18 +125,31 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         if self.done {
             return Ok(false);
         }
-        let query = Query { filter: None, select: self.job.select(), top: self.page_size };
-        let page = self.store.inner().query(&self.table, &query, self.from.as_ref()).await?;
+        let query = Query {
+            filter: None,
+            select: self.job.select(),
+            top: self.page_size,
+        };
+        let page = self
+            .store
+            .inner()
+            .query(&self.table, &query, self.from.as_ref())
+            .await?;
         let tables: Vec<_> = page.items.iter().filter_map(Entity::index_table).collect();
         let seen = page.items.len();
         let changes = stream::iter(page.items).map(|entity| self.change(entity));
-        let found: Vec<_> = changes.buffer_unordered(self.concurrency).try_collect().await?;
+        let found: Vec<_> = changes
+            .buffer_unordered(self.concurrency)
+            .try_collect()
+            .await?;
         // After the entities: a page that is processed again has the same continuation.
         if let Some(next) = &page.continuation {
             self.cycles.add(next, seen)?;
         }
         self.progress.read += seen as u64;
-        self.progress.index_tables.extend(tables.into_iter().filter(|table| *table != self.table));
+        self.progress
+            .index_tables
+            .extend(tables.into_iter().filter(|table| *table != self.table));
         found.into_iter().for_each(|found| self.progress.add(found));
         // Only after every entity of the page: a sweep that stops before reads the page again and finds the finished entities done.
         self.done = page.continuation.is_none();
@@ -179,12 +194,19 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         loop {
             match self.job.change(&self.table, entity).await {
                 Err(failure) if is_gone(&failure) => return Ok(SweptEntity::default()),
-                Err(Failure::OfEntity(error)) if error.is_precondition_failed() && !error.is_ambiguous() => {
+                Err(Failure::OfEntity(error))
+                    if error.is_precondition_failed() && !error.is_ambiguous() =>
+                {
                     conflicts.wait(error).await.map_err(Failure::OfEntity)?;
                 }
                 other => return other,
             }
-            match self.store.fetch(&self.table, &key, select.as_ref()).await.map_err(Failure::OfService)? {
+            match self
+                .store
+                .fetch(&self.table, &key, select.as_ref())
+                .await
+                .map_err(Failure::OfService)?
+            {
                 None => return Ok(SweptEntity::default()),
                 Some(now) => entity = now,
             }
@@ -200,7 +222,10 @@ fn is_gone(failure: &Failure) -> bool {
 /// Returns the ETag under which the sweep writes the entity. A missing ETag is an error of the store and not of the entity: such a store
 /// returns no ETags at all.
 fn etag_of(entity: &Entity) -> Result<ETag, Failure> {
-    entity.etag().cloned().ok_or_else(|| Failure::OfService(Error::missing_etag(entity.key())))
+    entity
+        .etag()
+        .cloned()
+        .ok_or_else(|| Failure::OfService(Error::missing_etag(entity.key())))
 }
 
 /// Classifies the error of a write: a problem of the entity, or of the store.
@@ -296,7 +321,14 @@ impl<S: TableStore> EncryptedStore<S> {
     /// that contain the value, and copies under other names, are not found by the property's name: drop such
     /// an index, or scrub the copies.
     pub fn migration<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Migration<'a, S>> {
-        Sweep::new(self, Migration { store: self, reencrypts: false }, table)
+        Sweep::new(
+            self,
+            Migration {
+                store: self,
+                reencrypts: false,
+            },
+            table,
+        )
     }
 }
 
@@ -312,12 +344,19 @@ impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
 
 impl<S: TableStore> Migration<'_, S> {
     /// Returns the decrypted entity if it still needs to be migrated.
-    async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>, Failure> {
+    async fn unfinished(
+        &self,
+        table: &TableName,
+        entity: Entity,
+    ) -> Result<Option<Entity>, Failure> {
         let id = self.store.table_id(table);
         let mut decryptor = self.store.decryptor(table, None);
         decryptor.accepts_plaintext = true;
         let stored = decryptor.stored(&entity).map_err(Failure::OfEntity)?;
-        let (is_v2, is_legacy) = (matches!(stored, StoredForm::V2(_)), matches!(stored, StoredForm::V1(_)));
+        let (is_v2, is_legacy) = (
+            matches!(stored, StoredForm::V2(_)),
+            matches!(stored, StoredForm::V1(_)),
+        );
         let rules = &self.store.shared.rules;
         let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
             StoredForm::V2(header) => header.find(name).is_some(),
@@ -344,14 +383,23 @@ impl<S: TableStore> Job for Migration<'_, S> {
             return Ok(SweptEntity::default());
         };
         let id = self.store.table_id(table);
-        if !encrypt_entity(&self.store.shared, &id, &mut entity).await.map_err(classify_write_error)? {
+        if !encrypt_entity(&self.store.shared, &id, &mut entity)
+            .await
+            .map_err(classify_write_error)?
+        {
             return Ok(SweptEntity::default());
         }
         // The whole entity under the ETag that was read: a merge would leave the metadata of the legacy format in the row.
         let operation = Operation::Replace(entity, IfMatch::Exactly(etag));
-        engine::check_operation(self.store.inner().profile(), &operation).map_err(classify_write_error)?;
+        engine::check_operation(self.store.inner().profile(), &operation)
+            .map_err(classify_write_error)?;
         let written = self.store.inner().write(table, operation).await;
-        written.map(|_| SweptEntity { changed: true, key_id: None }).map_err(classify_write_error)
+        written
+            .map(|_| SweptEntity {
+                changed: true,
+                key_id: None,
+            })
+            .map_err(classify_write_error)
     }
 }
 
@@ -384,7 +432,15 @@ impl<S: TableStore> EncryptedStore<S> {
     /// legacy entities are not rotated: `LargeTable::rewrite` of `table-patterns` moves the blobs of large
     /// fields to the active key and counts them by key. **Drop the former key only after that.**
     pub fn rotation<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Rotation<'a, S>> {
-        Sweep::new(self, Rotation { store: self, only_counts: false, rewrapped: Mutex::default() }, table)
+        Sweep::new(
+            self,
+            Rotation {
+                store: self,
+                only_counts: false,
+                rewrapped: Mutex::default(),
+            },
+            table,
+        )
     }
 }
 
@@ -421,17 +477,27 @@ impl<S: TableStore> Rotation<'_, S> {
     }
 
     /// Returns the keys of the write that created a header, after verifying the header with them.
-    async fn verified(&self, header: &Header, scope: Scope) -> Result<(Arc<Secret>, WriteKeys), Unreadable> {
+    async fn verified(
+        &self,
+        header: &Header,
+        scope: Scope,
+    ) -> Result<(Arc<Secret>, WriteKeys), Unreadable> {
         let secret = self.store.shared.keys.open(&header.wrapping).await?;
         let keys = WriteKeys::derive(&secret, &header.salt, scope);
-        if header.is_signed_by(&keys) { Ok((secret, keys)) } else { Err(Unreadable::Refused) }
+        if header.is_signed_by(&keys) {
+            Ok((secret, keys))
+        } else {
+            Err(Unreadable::Refused)
+        }
     }
 }
 
 #[async_trait]
 impl<S: TableStore> Job for Rotation<'_, S> {
     fn select(&self) -> Option<Select> {
-        Some(Select::new(std::iter::once(HEADER).chain(METADATA).chain([INDEX_TABLE])))
+        Some(Select::new(
+            std::iter::once(HEADER).chain(METADATA).chain([INDEX_TABLE]),
+        ))
     }
 
     async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
@@ -439,18 +505,29 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         let header = match decryptor.stored(&entity).map_err(Failure::OfEntity)? {
             StoredForm::Plain => return Ok(SweptEntity::default()),
             StoredForm::V1(metadata) => {
-                return Ok(SweptEntity { changed: false, key_id: Some(metadata.key_id) });
+                return Ok(SweptEntity {
+                    changed: false,
+                    key_id: Some(metadata.key_id),
+                });
             }
             StoredForm::V2(header) => *header,
         };
         let scope = Scope::of_entity(&self.store.table_id(table), entity.key());
         // Also under the active key: the id is a claim of the row's writer, and the count of keys decides whether a key is dropped.
-        let (secret, keys) =
-            self.verified(&header, scope).await.map_err(|e| e.failure(table, entity.key()))?;
+        let (secret, keys) = self
+            .verified(&header, scope)
+            .await
+            .map_err(|e| e.failure(table, entity.key()))?;
         if self.only_counts || self.is_current(&header.wrapping) {
-            return Ok(SweptEntity { changed: false, key_id: Some(header.wrapping.key_id.into()) });
+            return Ok(SweptEntity {
+                changed: false,
+                key_id: Some(header.wrapping.key_id.into()),
+            });
         }
-        let wrapping = self.rewrap(&header.wrapping, &secret).await.map_err(Failure::OfService)?;
+        let wrapping = self
+            .rewrap(&header.wrapping, &secret)
+            .await
+            .map_err(Failure::OfService)?;
         let key_id = Some(wrapping.key_id.to_string());
         let header = header.rewrapped(Wrapping::clone(&wrapping), &keys);
         let mut properties = Properties::new();
@@ -459,7 +536,16 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         // request, so a stop at any point leaves every row under the old or under the new key, and readers have both.
         let etag = etag_of(&entity)?;
         let patch = Entity::from_parts(entity.key().clone(), properties);
-        let written = self.store.inner().write(table, Operation::Merge(patch, IfMatch::Exactly(etag))).await;
-        written.map(|_| SweptEntity { changed: true, key_id }).map_err(classify_write_error)
+        let written = self
+            .store
+            .inner()
+            .write(table, Operation::Merge(patch, IfMatch::Exactly(etag)))
+            .await;
+        written
+            .map(|_| SweptEntity {
+                changed: true,
+                key_id,
+            })
+            .map_err(classify_write_error)
     }
 }

@@ -20,7 +20,9 @@ use cbc::cipher::block_padding::Pkcs7;
 use cbc::cipher::{BlockModeDecrypt as _, BlockModeEncrypt as _, KeyIvInit as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use table_core::model::{ENCRYPTION_HEADERS, Entity, Key, Properties, PropertyRef, TableName, ValueRef};
+use table_core::model::{
+    ENCRYPTION_HEADERS, Entity, Key, Properties, PropertyRef, TableName, ValueRef,
+};
 use table_core::query::Select;
 use table_core::store::{Error, Result};
 use zeroize::Zeroizing;
@@ -113,11 +115,16 @@ impl Metadata {
             key_id: key.key_id,
             algorithm: key.algorithm,
             wrapped: STANDARD.decode(key.encrypted_key).ok()?,
-            iv: STANDARD.decode(json.content_encryption_iv).ok()?.try_into().ok()?,
+            iv: STANDARD
+                .decode(json.content_encryption_iv)
+                .ok()?
+                .try_into()
+                .ok()?,
             // The Java library recognizes its own entities in this way: its first versions wrote no `KeyWrappingMetadata`.
-            is_java: json
-                .key_wrapping_metadata
-                .is_none_or(|m| m.encryption_library.is_some_and(|library| library.contains("Java"))),
+            is_java: json.key_wrapping_metadata.is_none_or(|m| {
+                m.encryption_library
+                    .is_some_and(|library| library.contains("Java"))
+            }),
             list: list.to_vec(),
         })
     }
@@ -144,7 +151,9 @@ impl Metadata {
                 encryption_algorithm: CIPHER.to_owned(),
             },
             content_encryption_iv: STANDARD.encode(self.iv),
-            key_wrapping_metadata: Some(KeyWrappingMetadata { encryption_library: Some(LIBRARY.to_owned()) }),
+            key_wrapping_metadata: Some(KeyWrappingMetadata {
+                encryption_library: Some(LIBRARY.to_owned()),
+            }),
         };
         serde_json::to_string(&json).expect("text")
     }
@@ -176,8 +185,16 @@ impl Cbc {
     fn iv(&self, name: &str) -> [u8; 16] {
         let (partition, row) = (self.entity.partition(), self.entity.row());
         // Without lengths between the parts, so two entities or properties can share an IV. The format requires it.
-        let keys = if self.is_java { [partition, row] } else { [row, partition] };
-        let digest = keys.into_iter().fold(Sha256::new().chain_update(self.iv), |d, k| d.chain_update(k));
+        let keys = if self.is_java {
+            [partition, row]
+        } else {
+            [row, partition]
+        };
+        let digest = keys
+            .into_iter()
+            .fold(Sha256::new().chain_update(self.iv), |d, k| {
+                d.chain_update(k)
+            });
         let digest: [u8; 32] = digest.chain_update(name).finalize().into();
         *digest.first_chunk().expect("32 bytes")
     }
@@ -190,7 +207,12 @@ impl Cbc {
         }
         // Java writes `Arrays.toString` of the names instead of JSON. Property names have neither commas nor spaces.
         let names = text.strip_prefix('[')?.strip_suffix(']')?.split(", ");
-        Some(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+        Some(
+            names
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        )
     }
 }
 
@@ -220,7 +242,11 @@ impl LegacyV1 {
     /// Sets the keys of legacy data. Their ids must differ from the ids of v2 keys. The active key is used for
     /// writes.
     pub const fn new(keys: Keys) -> Self {
-        Self { keys, read: Vec::new(), written: Vec::new() }
+        Self {
+            keys,
+            read: Vec::new(),
+            written: Vec::new(),
+        }
     }
 
     /// Reads entities of this table in format v1. Writes to the table use format v2.
@@ -248,7 +274,12 @@ pub(crate) struct Legacy {
 }
 
 impl Legacy {
-    pub(crate) fn new(legacy: LegacyV1, v2: &Keys, case_sensitive: bool, cache: CacheBounds) -> Result<Self> {
+    pub(crate) fn new(
+        legacy: LegacyV1,
+        v2: &Keys,
+        case_sensitive: bool,
+        cache: CacheBounds,
+    ) -> Result<Self> {
         legacy.keys.check()?;
         for old in legacy.keys.named() {
             // A key that legacy programs hold must not open v2 data, and a v2 key must not be given to code without integrity checks.
@@ -259,7 +290,13 @@ impl Legacy {
                 )));
             }
         }
-        let id = |t: TableName| if case_sensitive { t.to_string() } else { t.to_lowercase() };
+        let id = |t: TableName| {
+            if case_sensitive {
+                t.to_string()
+            } else {
+                t.to_lowercase()
+            }
+        };
         Ok(Self {
             keys: legacy.keys,
             read: legacy.read.into_iter().map(id).collect(),
@@ -285,17 +322,28 @@ impl Legacy {
         select: Option<&Select>,
     ) -> Result<(Properties, Vec<String>), Unreadable> {
         let key = self.unwrap(&metadata).await?;
-        let cbc = Cbc { key, iv: metadata.iv, is_java: metadata.is_java, entity: entity.key().clone() };
+        let cbc = Cbc {
+            key,
+            iv: metadata.iv,
+            is_java: metadata.is_java,
+            entity: entity.key().clone(),
+        };
         let names = cbc.list(&metadata.list).ok_or(Unreadable::Refused)?;
         let mut out = Properties::with_capacity(entity.properties().as_packed().len());
         let wanted = |name: &str| select.is_none_or(|s| s.contains(name));
-        for property in entity.properties().iter().filter(|p| !is_metadata(p.name()) && wanted(p.name())) {
+        for property in entity
+            .properties()
+            .iter()
+            .filter(|p| !is_metadata(p.name()) && wanted(p.name()))
+        {
             match property.value() {
                 value if !names.iter().any(|n| n == property.name()) => {
                     out.push(property.name(), value, false);
                 }
                 ValueRef::Binary(bytes) => {
-                    let text = cbc.decrypt(property.name(), bytes).ok_or(Unreadable::Refused)?;
+                    let text = cbc
+                        .decrypt(property.name(), bytes)
+                        .ok_or(Unreadable::Refused)?;
                     out.push(property.name(), ValueRef::String(&text), true);
                 }
                 _ => return Err(Unreadable::Refused),
@@ -317,9 +365,18 @@ impl Legacy {
 
     async fn unwrap_now(&self, metadata: &Metadata) -> Result<Zeroizing<[u8; 32]>, Unreadable> {
         let key = self.keys.find(&metadata.key_id).await.map_err(unreadable)?;
-        let key = key.filter(|k| k.algorithm() == metadata.algorithm).ok_or(Unreadable::Refused)?;
-        let bytes = key.unwrap_key(&metadata.wrapped).await.map_err(unreadable)?;
-        bytes.expose().try_into().map(Zeroizing::new).map_err(|_| Unreadable::Refused)
+        let key = key
+            .filter(|k| k.algorithm() == metadata.algorithm)
+            .ok_or(Unreadable::Refused)?;
+        let bytes = key
+            .unwrap_key(&metadata.wrapped)
+            .await
+            .map_err(unreadable)?;
+        bytes
+            .expose()
+            .try_into()
+            .map(Zeroizing::new)
+            .map_err(|_| Unreadable::Refused)
     }
 
     /// Encrypts the marked properties. Returns whether there were any.
@@ -328,7 +385,12 @@ impl Legacy {
             return Ok(false);
         }
         let (key, metadata) = self.new_key().await?;
-        let cbc = Cbc { key, iv: metadata.iv, is_java: false, entity: entity.key().clone() };
+        let cbc = Cbc {
+            key,
+            iv: metadata.iv,
+            is_java: false,
+            entity: entity.key().clone(),
+        };
         let mut names = Vec::new();
         let mut out = Properties::new();
         for property in entity.properties() {
@@ -342,7 +404,10 @@ impl Legacy {
             }
         }
         // The list of names is encrypted as if it were the property `_ClientEncryptionMetadata2`.
-        let list = cbc.encrypt(METADATA[1], serde_json::to_string(&names).expect("names").as_bytes());
+        let list = cbc.encrypt(
+            METADATA[1],
+            serde_json::to_string(&names).expect("names").as_bytes(),
+        );
         out.push(METADATA[0], ValueRef::String(&metadata.to_json()), false);
         out.push(METADATA[1], ValueRef::Binary(&list), false);
         *entity.properties_mut() = out;
@@ -356,7 +421,17 @@ impl Legacy {
         fill_random(&mut iv)?;
         let wrapped = active.wrap_key(&KeyBytes::from(key.to_vec())).await?;
         let (key_id, algorithm) = (active.key_id().to_owned(), active.algorithm().to_owned());
-        Ok((key, Metadata { key_id, algorithm, wrapped, iv, is_java: false, list: Vec::new() }))
+        Ok((
+            key,
+            Metadata {
+                key_id,
+                algorithm,
+                wrapped,
+                iv,
+                is_java: false,
+                list: Vec::new(),
+            },
+        ))
     }
 }
 
@@ -377,7 +452,10 @@ fn marked_text<'a>(property: &PropertyRef<'a>) -> Result<Option<&'a str>> {
         ValueRef::String(text) => Ok(Some(text)),
         other => Err(Error::invalid_value(
             property.name(),
-            format!("the legacy format can encrypt Edm.String only, not {}", other.edm_type()),
+            format!(
+                "the legacy format can encrypt Edm.String only, not {}",
+                other.edm_type()
+            ),
         )),
     }
 }

@@ -48,7 +48,13 @@ pub(crate) struct Listed {
 impl Header {
     /// Creates a header signed with the keys of its write. `list` must be sorted.
     fn signed(wrapping: Wrapping, salt: [u8; 32], list: Vec<Listed>, keys: &WriteKeys) -> Self {
-        let mut header = Self { wrapping, salt, commitment: *keys.commitment(), list, mac: [0; 32] };
+        let mut header = Self {
+            wrapping,
+            salt,
+            commitment: *keys.commitment(),
+            list,
+            mac: [0; 32],
+        };
         // The MAC covers everything before it: how the data key is wrapped, the salt, the commitment, and names, types and tags. So
         // no property can be left out, and no older ciphertext can take the place of a newer one, because its tag differs.
         header.mac = keys.mac(&header.unsigned_bytes());
@@ -80,7 +86,13 @@ impl Header {
         }
         let mac = from.array()?;
         // No signature covers bytes after the MAC.
-        from.0.is_empty().then_some(Self { wrapping, salt, commitment, list, mac })
+        from.0.is_empty().then_some(Self {
+            wrapping,
+            salt,
+            commitment,
+            list,
+            mac,
+        })
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -110,7 +122,9 @@ impl Header {
 
     /// Returns the position of a property in the list.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.list.binary_search_by(|listed| (*listed.name).cmp(name)).ok()
+        self.list
+            .binary_search_by(|listed| (*listed.name).cmp(name))
+            .ok()
     }
 }
 
@@ -119,7 +133,11 @@ impl Listed {
         let len = from.u16()?;
         let name = from.text(usize::from(len))?.into();
         let edm_type = usize::from(from.u8()?);
-        Some(Self { name, edm_type: *EdmType::ALL.get(edm_type)?, tag: from.array()? })
+        Some(Self {
+            name,
+            edm_type: *EdmType::ALL.get(edm_type)?,
+            tag: from.array()?,
+        })
     }
 }
 
@@ -149,7 +167,8 @@ impl Scope {
     fn new(format: &str, table: &str, key: &Key) -> Self {
         // The format's name keeps entities and blobs apart, and the suite is part of the derivation: bytes that claim another suite
         // get other keys, so an attacker cannot choose a weaker cipher.
-        let mut bytes = Vec::with_capacity(64 + table.len() + key.partition().len() + key.row().len());
+        let mut bytes =
+            Vec::with_capacity(64 + table.len() + key.partition().len() + key.row().len());
         push_lp(&mut bytes, format.as_bytes());
         bytes.push(SUITE);
         // Each part with its length: without it, ("ab", "c") and ("a", "bc") would have one scope, and the properties of one entity
@@ -177,7 +196,8 @@ impl Scope {
 /// Derives `out` from the data key. Different salts and scopes give independent bytes.
 pub(crate) fn expand(secret: &Secret, salt: &[u8; 32], scope: &Scope, out: &mut [u8]) {
     let hkdf = Hkdf::<Sha256>::new(Some(salt), secret.expose());
-    hkdf.expand(scope.as_bytes(), out).expect("at most 255 blocks of 32 bytes");
+    hkdf.expand(scope.as_bytes(), out)
+        .expect("at most 255 blocks of 32 bytes");
 }
 
 /// The keys of one write.
@@ -197,7 +217,12 @@ impl WriteKeys {
         let (commitment, rest) = okm.split_first_chunk().expect("96 bytes");
         let (mac, gcm) = rest.split_first_chunk().expect("64 bytes");
         let gcm: &GcmKey<Aes256Gcm> = gcm.try_into().expect("32 bytes");
-        Self { scope, commitment: *commitment, mac: Zeroizing::new(*mac), cipher: Aes256Gcm::new(gcm) }
+        Self {
+            scope,
+            commitment: *commitment,
+            mac: Zeroizing::new(*mac),
+            cipher: Aes256Gcm::new(gcm),
+        }
     }
 
     pub(crate) const fn commitment(&self) -> &[u8; 32] {
@@ -221,14 +246,27 @@ impl WriteKeys {
     fn encrypt(&self, index: usize, name: &str, edm_type: EdmType, bytes: &mut [u8]) -> [u8; 16] {
         // Name and type are part of what is authenticated, so that two properties cannot be exchanged.
         let aad = self.scope.aad(name, edm_type);
-        let sealed = self.cipher.encrypt_inout_detached(&nonce(index).into(), &aad, bytes.into());
-        sealed.expect("a property is far below the cipher's limit").into()
+        let sealed = self
+            .cipher
+            .encrypt_inout_detached(&nonce(index).into(), &aad, bytes.into());
+        sealed
+            .expect("a property is far below the cipher's limit")
+            .into()
     }
 
     /// Decrypts in place. Returns whether the tag was valid.
-    fn decrypt(&self, index: usize, name: &str, edm_type: EdmType, bytes: &mut [u8], tag: &[u8; 16]) -> bool {
+    fn decrypt(
+        &self,
+        index: usize,
+        name: &str,
+        edm_type: EdmType,
+        bytes: &mut [u8],
+        tag: &[u8; 16],
+    ) -> bool {
         let aad = self.scope.aad(name, edm_type);
-        self.cipher.decrypt_inout_detached(&nonce(index).into(), &aad, bytes.into(), tag.into()).is_ok()
+        self.cipher
+            .decrypt_inout_detached(&nonce(index).into(), &aad, bytes.into(), tag.into())
+            .is_ok()
     }
 }
 
@@ -271,7 +309,11 @@ pub(crate) fn read_wrapping(from: &mut Reader<'_>) -> Option<Wrapping> {
     let key_id = from.text(usize::from(key_id))?;
     let len = from.u16()?;
     let wrapped = from.take(usize::from(len))?;
-    Some(Wrapping { algorithm: algorithm.into(), key_id: key_id.into(), wrapped: wrapped.into() })
+    Some(Wrapping {
+        algorithm: algorithm.into(),
+        key_id: key_id.into(),
+        wrapped: wrapped.into(),
+    })
 }
 
 /// Reads bytes from the front; every read checks the length.
@@ -340,13 +382,24 @@ fn decode(edm_type: EdmType, bytes: Vec<u8>) -> Option<EdmValue> {
 }
 
 /// Encrypts the marked properties and adds the header. The salt must not have been used before.
-pub(crate) fn seal(properties: &Properties, scope: Scope, key: &DataKey, salt: [u8; 32]) -> Properties {
+pub(crate) fn seal(
+    properties: &Properties,
+    scope: Scope,
+    key: &DataKey,
+    salt: [u8; 32],
+) -> Properties {
     let keys = WriteKeys::derive(&key.secret, &salt, scope);
-    let mut marked: Vec<PropertyRef<'_>> = properties.iter().filter(PropertyRef::is_encrypted).collect();
+    let mut marked: Vec<PropertyRef<'_>> = properties
+        .iter()
+        .filter(PropertyRef::is_encrypted)
+        .collect();
     // The position in this order is the nonce of a property, and `Header::parse` accepts no other order.
     marked.sort_unstable_by_key(PropertyRef::name);
-    let (list, ciphertexts): (Vec<Listed>, Vec<Vec<u8>>) =
-        marked.iter().enumerate().map(|(index, property)| encrypt(&keys, index, property)).unzip();
+    let (list, ciphertexts): (Vec<Listed>, Vec<Vec<u8>>) = marked
+        .iter()
+        .enumerate()
+        .map(|(index, property)| encrypt(&keys, index, property))
+        .unzip();
     let header = Header::signed(key.wrapping.clone(), salt, list, &keys);
     assemble(properties, &header, &ciphertexts)
 }
@@ -355,7 +408,14 @@ fn encrypt(keys: &WriteKeys, index: usize, property: &PropertyRef<'_>) -> (Liste
     let (name, edm_type) = (property.name(), property.value().edm_type());
     let mut bytes = encode_value(property.value());
     let tag = keys.encrypt(index, name, edm_type, &mut bytes);
-    (Listed { name: name.into(), edm_type, tag }, bytes)
+    (
+        Listed {
+            name: name.into(),
+            edm_type,
+            tag,
+        },
+        bytes,
+    )
 }
 
 /// Assembles the properties in their order, with the header last.
@@ -363,9 +423,16 @@ fn assemble(properties: &Properties, header: &Header, ciphertexts: &[Vec<u8>]) -
     let header_bytes = header.to_bytes();
     let mut out = Properties::with_capacity(properties.as_packed().len() + header_bytes.len() + 64);
     for property in properties {
-        let encrypted = property.is_encrypted().then(|| header.find(property.name())).flatten();
+        let encrypted = property
+            .is_encrypted()
+            .then(|| header.find(property.name()))
+            .flatten();
         match encrypted {
-            Some(index) => out.push(property.name(), ValueRef::Binary(&ciphertexts[index]), false),
+            Some(index) => out.push(
+                property.name(),
+                ValueRef::Binary(&ciphertexts[index]),
+                false,
+            ),
             None => out.push(property.name(), property.value(), false),
         }
     }
@@ -396,8 +463,11 @@ fn decrypt(
     keys: &WriteKeys,
     select: Option<&Select>,
 ) -> Option<Properties> {
-    let mut missing: Vec<bool> =
-        header.list.iter().map(|listed| select.is_none_or(|s| s.contains(&listed.name))).collect();
+    let mut missing: Vec<bool> = header
+        .list
+        .iter()
+        .map(|listed| select.is_none_or(|s| s.contains(&listed.name)))
+        .collect();
     let mut out = Properties::with_capacity(properties.as_packed().len());
     for property in properties.iter().filter(|p| p.name() != HEADER) {
         match header.find(property.name()) {
@@ -416,10 +486,27 @@ fn decrypt(
     (!missing.contains(&true)).then_some(out)
 }
 
-fn decrypt_one(keys: &WriteKeys, index: usize, listed: &Listed, stored: ValueRef<'_>) -> Option<EdmValue> {
+fn decrypt_one(
+    keys: &WriteKeys,
+    index: usize,
+    listed: &Listed,
+    stored: ValueRef<'_>,
+) -> Option<EdmValue> {
     // A plaintext value in the place of the ciphertext is refused here by its type; a Binary value is refused by the tag.
-    let ValueRef::Binary(ciphertext) = stored else { return None };
+    let ValueRef::Binary(ciphertext) = stored else {
+        return None;
+    };
     let mut bytes = ciphertext.to_vec();
-    let is_authentic = keys.decrypt(index, &listed.name, listed.edm_type, &mut bytes, &listed.tag);
-    if is_authentic { decode(listed.edm_type, bytes) } else { None }
+    let is_authentic = keys.decrypt(
+        index,
+        &listed.name,
+        listed.edm_type,
+        &mut bytes,
+        &listed.tag,
+    );
+    if is_authentic {
+        decode(listed.edm_type, bytes)
+    } else {
+        None
+    }
 }

@@ -12,9 +12,15 @@ struct Scene {
 }
 
 fn data_key() -> DataKey {
-    let wrapping =
-        Wrapping { algorithm: "A256KW".into(), key_id: "kek1".into(), wrapped: vec![9; 48].into() };
-    DataKey { secret: Secret::new([7; 32]).into(), wrapping }
+    let wrapping = Wrapping {
+        algorithm: "A256KW".into(),
+        key_id: "kek1".into(),
+        wrapped: vec![9; 48].into(),
+    };
+    DataKey {
+        secret: Secret::new([7; 32]).into(),
+        wrapping,
+    }
 }
 
 fn scope(table: &str, partition: &str, row: &str) -> Scope {
@@ -33,13 +39,17 @@ fn scene(salt: u8) -> Scene {
 }
 
 fn binary(properties: &Properties, name: &str) -> Vec<u8> {
-    let Some(ValueRef::Binary(bytes)) = properties.get(name) else { panic!("no bytes in {name}") };
+    let Some(ValueRef::Binary(bytes)) = properties.get(name) else {
+        panic!("no bytes in {name}")
+    };
     bytes.to_vec()
 }
 
 impl Scene {
     fn opens(&self, properties: &Properties, scope: &Scope) -> bool {
-        let Some(header) = Header::parse(&binary(properties, HEADER)) else { return false };
+        let Some(header) = Header::parse(&binary(properties, HEADER)) else {
+            return false;
+        };
         open(properties, &header, scope.clone(), &self.key.secret, None).is_ok()
     }
 
@@ -62,10 +72,16 @@ fn a_flip_of_any_bit_is_detected() {
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(!scene.opens_with(name, Some(&changed)), "bit {bit} of {name}");
+            assert!(
+                !scene.opens_with(name, Some(&changed)),
+                "bit {bit} of {name}"
+            );
         }
         for len in 0..bytes.len() {
-            assert!(!scene.opens_with(name, Some(&bytes[..len])), "{name} cut to {len} bytes");
+            assert!(
+                !scene.opens_with(name, Some(&bytes[..len])),
+                "{name} cut to {len} bytes"
+            );
         }
         assert!(!scene.opens_with(name, Some(&[&bytes[..], b"x"].concat())));
     }
@@ -74,7 +90,10 @@ fn a_flip_of_any_bit_is_detected() {
 #[test]
 fn exchanged_moved_removed_and_restored_properties_are_detected() {
     let (scene, older) = (scene(1), self::scene(2));
-    let (name, alias) = (binary(&scene.sealed, "Name"), binary(&scene.sealed, "Alias"));
+    let (name, alias) = (
+        binary(&scene.sealed, "Name"),
+        binary(&scene.sealed, "Alias"),
+    );
     assert_ne!(name, alias);
     assert!(!scene.opens_with("Name", Some(&alias)) && !scene.opens_with("Alias", Some(&name)));
     assert!(!scene.opens_with("Name", None));
@@ -82,17 +101,26 @@ fn exchanged_moved_removed_and_restored_properties_are_detected() {
         !scene.opens_with("Name", Some(&binary(&older.sealed, "Name"))),
         "an older version of one property"
     );
-    assert!(!scene.opens_with(HEADER, Some(&binary(&older.sealed, HEADER))), "an older header");
+    assert!(
+        !scene.opens_with(HEADER, Some(&binary(&older.sealed, HEADER))),
+        "an older header"
+    );
     let mut plain = scene.sealed.clone();
     plain.set("Name", "Ken Sánchez");
-    assert!(!scene.opens(&plain, &scene.scope), "plaintext in place of ciphertext");
+    assert!(
+        !scene.opens(&plain, &scene.scope),
+        "plaintext in place of ciphertext"
+    );
     for (table, partition, row) in [
         ("people2", "Sales", "223"),
         ("people", "Sales2", "223"),
         ("people", "Sales", "224"),
         ("people", "Sale", "s223"),
     ] {
-        assert!(!scene.opens(&scene.sealed, &scope(table, partition, row)), "{table} {partition} {row}");
+        assert!(
+            !scene.opens(&scene.sealed, &scope(table, partition, row)),
+            "{table} {partition} {row}"
+        );
     }
 }
 

@@ -53,17 +53,31 @@ fn clear(vector: &Value) -> Properties {
 #[test]
 fn entities_equal_the_test_vectors() {
     for vector in vectors() {
-        let secret = std::sync::Arc::new(Secret::new(hex(text(&vector, "data_key")).try_into().unwrap()));
+        let secret = std::sync::Arc::new(Secret::new(
+            hex(text(&vector, "data_key")).try_into().unwrap(),
+        ));
         let header = Header::parse(&hex(text(&vector, "header"))).unwrap();
         assert_eq!(*header.wrapping.key_id, *text(&vector, "key_id"));
-        let data_key = DataKey { secret: secret.clone(), wrapping: header.wrapping.clone() };
+        let data_key = DataKey {
+            secret: secret.clone(),
+            wrapping: header.wrapping.clone(),
+        };
         let salt = hex(text(&vector, "salt")).try_into().unwrap();
         let sealed = seal(&clear(&vector), scope(&vector), &data_key, salt);
-        assert_eq!(sealed.get(HEADER), Some(ValueRef::Binary(&hex(text(&vector, "header")))));
+        assert_eq!(
+            sealed.get(HEADER),
+            Some(ValueRef::Binary(&hex(text(&vector, "header"))))
+        );
         for property in vector["properties"].as_array().unwrap() {
             let ciphertext = hex(text(property, "ciphertext"));
-            assert_eq!(sealed.get(text(property, "name")), Some(ValueRef::Binary(&ciphertext)));
-            assert_eq!(encode_value(value(property).as_ref()), hex(text(property, "plaintext")));
+            assert_eq!(
+                sealed.get(text(property, "name")),
+                Some(ValueRef::Binary(&ciphertext))
+            );
+            assert_eq!(
+                encode_value(value(property).as_ref()),
+                hex(text(property, "plaintext"))
+            );
         }
         let opened = open(&sealed, &header, scope(&vector), &secret, None).unwrap();
         assert_eq!(opened, clear(&vector));
@@ -93,7 +107,9 @@ fn values() -> impl Strategy<Value = EdmValue> {
         proptest::collection::vec(any::<u8>(), 0..40).prop_map(EdmValue::Binary),
         any::<bool>().prop_map(EdmValue::Boolean),
         (0..=Ticks::MAX.get()).prop_map(|t| EdmValue::DateTime(Ticks::new(t).unwrap())),
-        any::<f64>().prop_filter("NaN is not equal to itself", |d| !d.is_nan()).prop_map(EdmValue::Double),
+        any::<f64>()
+            .prop_filter("NaN is not equal to itself", |d| !d.is_nan())
+            .prop_map(EdmValue::Double),
         any::<u128>().prop_map(|u| EdmValue::Guid(Uuid::from_u128(u))),
         any::<i32>().prop_map(EdmValue::Int32),
         any::<i64>().prop_map(EdmValue::Int64),
@@ -102,13 +118,15 @@ fn values() -> impl Strategy<Value = EdmValue> {
 }
 
 fn properties() -> impl Strategy<Value = Properties> {
-    proptest::collection::btree_map("[A-Za-z_é]{1,12}", (values(), any::<bool>()), 0..12).prop_map(|all| {
-        let mut properties = Properties::new();
-        for (name, (value, marked)) in all {
-            properties.put(&name, value.as_ref(), marked);
-        }
-        properties
-    })
+    proptest::collection::btree_map("[A-Za-z_é]{1,12}", (values(), any::<bool>()), 0..12).prop_map(
+        |all| {
+            let mut properties = Properties::new();
+            for (name, (value, marked)) in all {
+                properties.put(&name, value.as_ref(), marked);
+            }
+            properties
+        },
+    )
 }
 
 proptest! {

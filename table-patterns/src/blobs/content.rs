@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{GetOptions, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload};
+use object_store::{
+    GetOptions, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
+};
 use sha2::{Digest, Sha256};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
@@ -44,21 +46,39 @@ impl Parts {
     }
 
     fn finish(self) -> BlobDigest {
-        BlobDigest { size: self.size, hash: self.hash.finalize().into() }
+        BlobDigest {
+            size: self.size,
+            hash: self.hash.finalize().into(),
+        }
     }
 }
 
 /// Writes a blob. 1 request for up to 8 MiB; above that 1 per part of 8 MiB and 2 more. At most two parts and a piece of
 /// the stream are in memory.
-pub(crate) async fn put(store: &dyn ObjectStore, path: &Path, content: ByteStream) -> Result<BlobDigest> {
-    let mut parts = Parts { content, buffer: Vec::new(), hash: Sha256::new(), size: 0 };
+pub(crate) async fn put(
+    store: &dyn ObjectStore,
+    path: &Path,
+    content: ByteStream,
+) -> Result<BlobDigest> {
+    let mut parts = Parts {
+        content,
+        buffer: Vec::new(),
+        hash: Sha256::new(),
+        size: 0,
+    };
     let first = parts.next().await?;
     if first.len() < PART_BYTES {
-        store.put_opts(path, first.into(), PutOptions::default()).await.map_err(blob_error)?;
+        store
+            .put_opts(path, first.into(), PutOptions::default())
+            .await
+            .map_err(blob_error)?;
         return Ok(parts.finish());
     }
     let options = PutMultipartOptions::default();
-    let mut upload = store.put_multipart_opts(path, options).await.map_err(blob_error)?;
+    let mut upload = store
+        .put_multipart_opts(path, options)
+        .await
+        .map_err(blob_error)?;
     match send(&mut *upload, first, &mut parts).await {
         Ok(()) => Ok(parts.finish()),
         Err(error) => {
@@ -78,7 +98,10 @@ async fn send(upload: &mut dyn MultipartUpload, first: Vec<u8>, parts: &mut Part
     loop {
         let is_last = part.len() < PART_BYTES;
         if !part.is_empty() {
-            upload.put_part(PutPayload::from(part)).await.map_err(blob_error)?;
+            upload
+                .put_part(PutPayload::from(part))
+                .await
+                .map_err(blob_error)?;
         }
         if is_last {
             return upload.complete().await.map(drop).map_err(blob_error);
@@ -98,7 +121,10 @@ pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
 
 /// Whether [`store_time`] created this blob.
 pub(crate) fn is_clock(directory: &Path, blob: &Path) -> bool {
-    let name = blob.as_ref().strip_prefix(directory.as_ref()).and_then(|rest| rest.strip_prefix("/clock/"));
+    let name = blob
+        .as_ref()
+        .strip_prefix(directory.as_ref())
+        .and_then(|rest| rest.strip_prefix("/clock/"));
     name.is_some_and(|name| Uuid::try_parse(name).is_ok())
 }
 
@@ -106,10 +132,16 @@ pub(crate) fn is_clock(directory: &Path, blob: &Path) -> bool {
 ///
 /// The ages of blobs are computed from this time, because the local clock may differ from the store's.
 pub(crate) async fn store_time(store: &dyn ObjectStore, directory: &Path) -> Result<DateTime<Utc>> {
-    let path =
-        Path::parse(format!("{directory}/clock/{}", Uuid::new_v4())).map_err(|e| blob_error(e.into()))?;
-    store.put_opts(&path, PutPayload::default(), PutOptions::default()).await.map_err(blob_error)?;
-    let head = GetOptions { head: true, ..GetOptions::default() };
+    let path = Path::parse(format!("{directory}/clock/{}", Uuid::new_v4()))
+        .map_err(|e| blob_error(e.into()))?;
+    store
+        .put_opts(&path, PutPayload::default(), PutOptions::default())
+        .await
+        .map_err(blob_error)?;
+    let head = GetOptions {
+        head: true,
+        ..GetOptions::default()
+    };
     let found = store.get_opts(&path, head).await.map_err(blob_error);
     // Deletes the blob also if its time could not be read.
     delete(store, &path).await?;
@@ -119,7 +151,12 @@ pub(crate) async fn store_time(store: &dyn ObjectStore, directory: &Path) -> Res
 /// The content of a blob; `None` if the blob does not exist. 1 request.
 pub(crate) async fn open(store: &dyn ObjectStore, path: &Path) -> Result<Option<ByteStream>> {
     match store.get_opts(path, GetOptions::default()).await {
-        Ok(found) => Ok(Some(found.into_stream().map(|piece| piece.map_err(blob_error)).boxed())),
+        Ok(found) => Ok(Some(
+            found
+                .into_stream()
+                .map(|piece| piece.map_err(blob_error))
+                .boxed(),
+        )),
         Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(blob_error(error)),
     }
@@ -147,7 +184,13 @@ struct Check {
 ///
 /// The hash is known only at the end: a caller must not use the pieces before the stream has ended without an error.
 pub(crate) fn verified(content: ByteStream, expected: BlobDigest, name: String) -> ByteStream {
-    let check = Check { content, hash: Sha256::new(), size: 0, expected, name };
+    let check = Check {
+        content,
+        hash: Sha256::new(),
+        size: 0,
+        expected,
+        name,
+    };
     stream::unfold(Some(check), |check| async { check?.next().await }).boxed()
 }
 
@@ -158,7 +201,11 @@ impl Check {
                 self.hash.update(&piece);
                 self.size += piece.len() as u64;
                 // Fails before the end of the stream: a blob that is longer than expected may be of any length.
-                if self.size > self.expected.size { self.fail() } else { Some((Ok(piece), Some(self))) }
+                if self.size > self.expected.size {
+                    self.fail()
+                } else {
+                    Some((Ok(piece), Some(self)))
+                }
             }
             Some(Err(error)) => Some((Err(error), None)),
             None if self.size == self.expected.size && self.is_intact() => None,
@@ -181,8 +228,15 @@ impl Check {
 }
 
 /// The first bytes of a blob, at most `bytes`; `None` if the blob does not exist. 1 request.
-pub(crate) async fn start(store: &dyn ObjectStore, path: &Path, bytes: u64) -> Result<Option<Bytes>> {
-    let options = GetOptions { range: Some((0..bytes).into()), ..GetOptions::default() };
+pub(crate) async fn start(
+    store: &dyn ObjectStore,
+    path: &Path,
+    bytes: u64,
+) -> Result<Option<Bytes>> {
+    let options = GetOptions {
+        range: Some((0..bytes).into()),
+        ..GetOptions::default()
+    };
     match store.get_opts(path, options).await {
         Ok(found) => found.bytes().await.map(Some).map_err(blob_error),
         Err(object_store::Error::NotFound { .. }) => Ok(None),

@@ -24,7 +24,11 @@ pub struct BlobContext {
 
 /// The directory of a table.
 pub(crate) fn directory(root: &Path, table: &TableName) -> Result<Path> {
-    let root = if root.as_ref().is_empty() { String::new() } else { format!("{root}/") };
+    let root = if root.as_ref().is_empty() {
+        String::new()
+    } else {
+        format!("{root}/")
+    };
     // In lower case, because most services ignore the case of table names: two spellings must not be two
     // directories.
     Path::parse(format!("{root}{}", table.to_lowercase())).map_err(|e| blob_error(e.into()))
@@ -33,7 +37,12 @@ pub(crate) fn directory(root: &Path, table: &TableName) -> Result<Path> {
 impl BlobContext {
     /// The context of a value in a blob with this id.
     pub(crate) fn new(table: &TableName, key: &Key, property: &str, id: Uuid) -> Self {
-        Self { table: table.clone(), key: key.clone(), property: property.to_owned(), id }
+        Self {
+            table: table.clone(),
+            key: key.clone(),
+            property: property.to_owned(),
+            id,
+        }
     }
 
     /// The path of the blob.
@@ -41,20 +50,30 @@ impl BlobContext {
         let partition = segment("p", "PartitionKey", self.key.partition())?;
         let row = segment("r", "RowKey", self.key.row())?;
         let property = segment("", "property's name", &self.property)?;
-        let path = format!("{}/{partition}/{row}/{property}/{}", directory(root, &self.table)?, self.id);
+        let path = format!(
+            "{}/{partition}/{row}/{property}/{}",
+            directory(root, &self.table)?,
+            self.id
+        );
         Path::parse(path).map_err(|e| blob_error(e.into()))
     }
 
     /// Parses a [`path`](Self::path); `None` for other blobs.
     pub(crate) fn parse(root: &Path, table: &TableName, path: &Path) -> Option<Self> {
         let directory = directory(root, table).ok()?;
-        let rest = path.as_ref().strip_prefix(directory.as_ref())?.strip_prefix('/')?;
+        let rest = path
+            .as_ref()
+            .strip_prefix(directory.as_ref())?
+            .strip_prefix('/')?;
         let mut segments = rest.split('/');
         let partition = unescape(segments.next()?.strip_prefix('p')?)?;
         let row = unescape(segments.next()?.strip_prefix('r')?)?;
         let property = unescape(segments.next()?)?;
         let id = segments.next()?.parse().ok()?;
         let key = Key::new(partition, row).ok()?;
-        segments.next().is_none().then(|| Self::new(table, &key, &property, id))
+        segments
+            .next()
+            .is_none()
+            .then(|| Self::new(table, &key, &property, id))
     }
 }

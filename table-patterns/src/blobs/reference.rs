@@ -47,7 +47,11 @@ pub(crate) fn parse_reference(value: ValueRef<'_>) -> Option<MaybeReference> {
     };
     let reference = std::str::from_utf8(bytes).ok().and_then(Reference::parse);
     // Not a plain value: a collection would remove the blob of a reference of a later version.
-    let unreadable = || bytes.starts_with(FAMILY.as_bytes()).then_some(MaybeReference::Unreadable);
+    let unreadable = || {
+        bytes
+            .starts_with(FAMILY.as_bytes())
+            .then_some(MaybeReference::Unreadable)
+    };
     reference.map(MaybeReference::Blob).or_else(unreadable)
 }
 
@@ -58,7 +62,9 @@ pub(crate) fn first_name_in_blobs(row: &Entity) -> Option<String> {
 
 /// Refuses a row whose entity has a part in a blob.
 pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
-    let Some(property) = first_name_in_blobs(row) else { return Ok(()) };
+    let Some(property) = first_name_in_blobs(row) else {
+        return Ok(());
+    };
     Err(Error::invalid_request(format!(
         "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
         row.key()
@@ -72,15 +78,31 @@ pub(crate) fn names_in_blobs(row: &Entity) -> Vec<String> {
 
 fn all_in_blobs(row: &Entity) -> impl Iterator<Item = String> {
     let is_reference = |value| matches!(parse_reference(value), Some(MaybeReference::Blob(_)));
-    let properties = row.properties().iter().filter(move |property| is_reference(property.value()));
+    let properties = row
+        .properties()
+        .iter()
+        .filter(move |property| is_reference(property.value()));
     properties.map(|property| property.name().to_owned())
 }
 
 impl Reference {
     fn text(&self) -> String {
-        let hash: String = self.stored.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Self { id, size, codec, stored } = self;
-        format!("{VERSION} id={id} size={size} stored={} sha256={hash} codec={codec}", stored.size)
+        let hash: String = self
+            .stored
+            .hash
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let Self {
+            id,
+            size,
+            codec,
+            stored,
+        } = self;
+        format!(
+            "{VERSION} id={id} size={size} stored={} sha256={hash} codec={codec}",
+            stored.size
+        )
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -92,7 +114,12 @@ impl Reference {
         let stored = next("stored=")?.parse().ok()?;
         let hash = parse_hash(next("sha256=")?)?;
         let codec = next("codec=")?.to_owned();
-        parts.next().is_none().then_some(Self { id, size, stored: BlobDigest { size: stored, hash }, codec })
+        parts.next().is_none().then_some(Self {
+            id,
+            size,
+            stored: BlobDigest { size: stored, hash },
+            codec,
+        })
     }
 
     /// The reference as a property value. It has the other type than the property, so that no program takes it for the value.
@@ -104,7 +131,11 @@ impl Reference {
     }
 
     /// Reads the reference of a declared property; `None` if the property holds the value.
-    pub(crate) fn read(key: &Key, property: &PropertySchema, value: ValueRef<'_>) -> Result<Option<Self>> {
+    pub(crate) fn read(
+        key: &Key,
+        property: &PropertySchema,
+        value: ValueRef<'_>,
+    ) -> Result<Option<Self>> {
         let text = match (property.edm_type, value) {
             (EdmType::String, ValueRef::Binary(bytes)) => std::str::from_utf8(bytes).ok(),
             (EdmType::Binary, ValueRef::String(text)) => Some(text),
@@ -112,7 +143,13 @@ impl Reference {
         };
         text.and_then(Self::parse).map(Some).ok_or_else(|| {
             let found = "something else of its type";
-            Error::decode("large value", key, property.name, "a reference to a blob", found)
+            Error::decode(
+                "large value",
+                key,
+                property.name,
+                "a reference to a blob",
+                found,
+            )
         })
     }
 }
@@ -141,23 +178,41 @@ pub(crate) fn references(row: &Entity) -> Vec<(PropertyRef<'_>, Reference)> {
 
 /// A copy of a row with `text` in place of every value that is in a blob, for code that needs only the other values. `None`
 /// if no value is in a blob.
-pub(crate) fn with_placeholders(schema: &'static Schema, row: &Entity, text: &str) -> Option<Entity> {
-    schema.properties.iter().find(|property| property.large.is_some())?;
+pub(crate) fn with_placeholders(
+    schema: &'static Schema,
+    row: &Entity,
+    text: &str,
+) -> Option<Entity> {
+    schema
+        .properties
+        .iter()
+        .find(|property| property.large.is_some())?;
     let mut copy: Option<Entity> = None;
     // A row of an earlier schema version has the large properties that this version declares.
     let mut schema = Some(schema);
     while let Some(version) = schema {
-        for property in version.properties.iter().filter(|property| property.large.is_some()) {
-            let Some(stored) = row.properties().find(property.name) else { continue };
+        for property in version
+            .properties
+            .iter()
+            .filter(|property| property.large.is_some())
+        {
+            let Some(stored) = row.properties().find(property.name) else {
+                continue;
+            };
             if stored.value().edm_type() != property.edm_type
-                && matches!(parse_reference(stored.value()), Some(MaybeReference::Blob(_)))
+                && matches!(
+                    parse_reference(stored.value()),
+                    Some(MaybeReference::Blob(_))
+                )
             {
                 let value = match property.edm_type {
                     EdmType::String => ValueRef::String(text),
                     _ => ValueRef::Binary(text.as_bytes()),
                 };
                 let entity = copy.get_or_insert_with(|| row.clone());
-                entity.properties_mut().put(property.name, value, stored.is_encrypted());
+                entity
+                    .properties_mut()
+                    .put(property.name, value, stored.is_encrypted());
             }
         }
         schema = version.previous;

@@ -33,7 +33,10 @@ pub(crate) struct BlobStores {
 impl BlobStores {
     /// Copies the blobs of rows that the copy lacks, of 8 rows at the same time.
     pub(crate) async fn copy_all(&self, table: &TableName, rows: &[Entity]) -> Result<()> {
-        stream::iter(rows).map(Ok).try_for_each_concurrent(8, |row| self.copy(table, row)).await
+        stream::iter(rows)
+            .map(Ok)
+            .try_for_each_concurrent(8, |row| self.copy(table, row))
+            .await
     }
 
     /// Copies the blobs of a row that the copy lacks, under the same names.
@@ -45,7 +48,10 @@ impl BlobStores {
                 continue;
             }
             let Some(content) = open(&*self.from, &path).await? else {
-                return Err(Error::corrupt(format!("the blob {path} of {} is missing", row.key())));
+                return Err(Error::corrupt(format!(
+                    "the blob {path} of {} is missing",
+                    row.key()
+                )));
             };
             // Compared with the hash in the row: a damaged blob must not get into the copy.
             let content = verified(content, reference.stored, path.to_string());

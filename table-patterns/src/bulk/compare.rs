@@ -81,7 +81,10 @@ pub async fn compare_tables(
     first: (impl TableStore, TableName),
     second: (impl TableStore, TableName),
 ) -> Result<Comparison> {
-    let (first, second) = ((first.0.into_shared(), first.1), (second.0.into_shared(), second.1));
+    let (first, second) = (
+        (first.0.into_shared(), first.1),
+        (second.0.into_shared(), second.1),
+    );
     compare_with_progress(first, second, |_| ()).await
 }
 
@@ -94,7 +97,9 @@ pub(super) async fn compare_with_progress(
     second: Side,
     report: impl Fn(u64),
 ) -> Result<Comparison> {
-    let sorted = [&first, &second].iter().all(|side| side.0.profile().order == KeyOrder::Sorted);
+    let sorted = [&first, &second]
+        .iter()
+        .all(|side| side.0.profile().order == KeyOrder::Sorted);
     let mut read = 0_u64;
     let first = rows(first).inspect_ok(move |_| {
         read += 1;
@@ -103,7 +108,11 @@ pub(super) async fn compare_with_progress(
         }
     });
     let second = rows(second);
-    if sorted { compare_sorted(first, second).await } else { compare_hashes(first, second).await }
+    if sorted {
+        compare_sorted(first, second).await
+    } else {
+        compare_hashes(first, second).await
+    }
 }
 
 fn rows((store, table): Side) -> impl Stream<Item = Result<Entity>> + Unpin {
@@ -116,7 +125,11 @@ async fn compare_sorted(
     mut first: impl Stream<Item = Result<Entity>> + Unpin,
     mut second: impl Stream<Item = Result<Entity>> + Unpin,
 ) -> Result<Comparison> {
-    let mut found = Comparison { equal: true, missing: Some(0), ..Comparison::default() };
+    let mut found = Comparison {
+        equal: true,
+        missing: Some(0),
+        ..Comparison::default()
+    };
     let (mut a, mut b) = (first.try_next().await?, second.try_next().await?);
     loop {
         let order = match (&a, &b) {
@@ -159,7 +172,9 @@ impl Comparison {
         let difference = match (order, a, b) {
             (Ordering::Less, Some(a), _) => Difference::OnlyInFirst(a.key().clone()),
             (Ordering::Greater, _, Some(b)) => Difference::OnlyInSecond(b.key().clone()),
-            (_, Some(a), Some(b)) if !has_equal_properties(a, b) => Difference::Properties(a.key().clone()),
+            (_, Some(a), Some(b)) if !has_equal_properties(a, b) => {
+                Difference::Properties(a.key().clone())
+            }
             _ => return,
         };
         self.differ(difference);
@@ -169,7 +184,8 @@ impl Comparison {
 /// Whether the properties are equal, in any order.
 fn has_equal_properties(a: &Entity, b: &Entity) -> bool {
     // Equal bytes are the common case, and need no sorting.
-    a.properties().as_packed() == b.properties().as_packed() || sorted_packed(a).eq(sorted_packed(b))
+    a.properties().as_packed() == b.properties().as_packed()
+        || sorted_packed(a).eq(sorted_packed(b))
 }
 
 /// The packed bytes of each property, in the order of names. As bytes a NaN equals itself, and two zeros of different
@@ -185,7 +201,9 @@ fn sorted_packed(entity: &Entity) -> impl Iterator<Item = Vec<u8>> {
 /// The properties in the order of names, without the write id.
 fn sorted(entity: &Entity) -> Vec<PropertyRef<'_>> {
     let properties = entity.properties().iter();
-    let mut properties: Vec<_> = properties.filter(|p| p.name() != WRITE_ID_PROPERTY).collect();
+    let mut properties: Vec<_> = properties
+        .filter(|p| p.name() != WRITE_ID_PROPERTY)
+        .collect();
     properties.sort_by_key(PropertyRef::name);
     properties
 }
@@ -196,13 +214,20 @@ async fn compare_hashes(
 ) -> Result<Comparison> {
     let ((first, a), (second, b)) = try_join(sum_hashes(first), sum_hashes(second)).await?;
     let equal = first == second && a == b;
-    Ok(Comparison { first, second, equal, missing: equal.then_some(0), differences: Vec::new() })
+    Ok(Comparison {
+        first,
+        second,
+        equal,
+        missing: equal.then_some(0),
+        differences: Vec::new(),
+    })
 }
 
 /// The number of rows and the sum of their hashes. The sum does not depend on the order of the rows.
 async fn sum_hashes(rows: impl Stream<Item = Result<Entity>>) -> Result<(u64, u128)> {
-    let add =
-        |(rows, sum): (u64, u128), row: Entity| async move { Ok((rows + 1, sum.wrapping_add(hash(&row)))) };
+    let add = |(rows, sum): (u64, u128), row: Entity| async move {
+        Ok((rows + 1, sum.wrapping_add(hash(&row))))
+    };
     rows.try_fold((0, 0), add).await
 }
 
@@ -215,5 +240,6 @@ fn hash(row: &Entity) -> u128 {
         hasher.update(property);
     }
     let hash: [u8; 32] = hasher.finalize().into();
-    hash.first_chunk().map_or(0, |half| u128::from_be_bytes(*half))
+    hash.first_chunk()
+        .map_or(0, |half| u128::from_be_bytes(*half))
 }

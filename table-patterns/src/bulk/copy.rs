@@ -157,7 +157,12 @@ impl CopyJob {
     /// `root` is the directory in [`LargeOptions`](crate::large::LargeOptions). 1 request per blob, and a read and a
     /// write per blob that the target lacks.
     #[cfg(feature = "blobs")]
-    pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, to: Arc<dyn ObjectStore>, root: Path) -> Self {
+    pub fn with_blobs(
+        mut self,
+        from: Arc<dyn ObjectStore>,
+        to: Arc<dyn ObjectStore>,
+        root: Path,
+    ) -> Self {
         self.blobs = Some(BlobStores { from, to, root });
         self
     }
@@ -226,17 +231,29 @@ impl CopyJob {
             report(start.rows);
         }
         if start.is_done {
-            return Ok(CopyReport { rows: start.rows, resumed: start.rows });
+            return Ok(CopyReport {
+                rows: start.rows,
+                resumed: start.rows,
+            });
         }
         let rows = self.copy(checkpoint.as_ref(), &start).await?;
         match checkpoint {
             Some(checkpoint) if self.keeps_checkpoint => {
-                CopyPosition { next: None, rows, is_done: true }.save(&checkpoint).await?;
+                CopyPosition {
+                    next: None,
+                    rows,
+                    is_done: true,
+                }
+                .save(&checkpoint)
+                .await?;
             }
             Some(checkpoint) => checkpoint.clear().await?,
             None => {}
         }
-        Ok(CopyReport { rows, resumed: start.rows })
+        Ok(CopyReport {
+            rows,
+            resumed: start.rows,
+        })
     }
 
     /// Keeps the checkpoint of a finished copy, so that the copy does not start again.
@@ -265,7 +282,11 @@ impl CopyJob {
             return Ok(());
         }
         let header = ENCRYPTION_HEADERS[0];
-        let query = Query::new().with_select(Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY, header]));
+        let query = Query::new().with_select(Select::new([
+            Filter::PARTITION_KEY,
+            Filter::ROW_KEY,
+            header,
+        ]));
         let mut rows = scan(Arc::clone(store), table.clone(), query);
         while let Some(row) = rows.try_next().await? {
             if row.get(header).is_some() {
@@ -305,11 +326,17 @@ impl CopyJob {
 
     /// The checkpoint of a named job. Its id is a hash of the job's name, because the name may have characters that a key must not have.
     fn checkpoint(&self) -> Result<Option<Checkpoint<'_>>> {
-        let Some(name) = &self.name else { return Ok(None) };
+        let Some(name) = &self.name else {
+            return Ok(None);
+        };
         let (to, table) = &self.to;
         // With the name of the source table: two tables may be copied into one.
         let hash = Sha256::digest(format!("{name}\n{}", self.from.1.to_lowercase()));
-        let id = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let id = hash
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Checkpoint::new(&**to, table, id).map(Some)
     }
 
@@ -346,9 +373,16 @@ impl CopyJob {
             return Ok(());
         }
         let (store, table) = &self.from;
-        let of_manifest = rows.iter().filter(|row| row.key().partition() == MANIFEST_PARTITION).cloned();
+        let of_manifest = rows
+            .iter()
+            .filter(|row| row.key().partition() == MANIFEST_PARTITION)
+            .cloned();
         let manifest = Manifest::from_rows(store.profile(), table, of_manifest);
-        check_trusted("source", "copied of these rows", &definitions_beyond(table, &manifest))
+        check_trusted(
+            "source",
+            "copied of these rows",
+            &definitions_beyond(table, &manifest),
+        )
     }
 
     /// Refuses rows whose blobs would not be copied, and rows in ciphertext, which may refer to blobs.
@@ -365,7 +399,10 @@ impl CopyJob {
         if self.rows_only {
             return Ok(());
         }
-        let Some((row, property)) = rows.iter().find_map(|row| Some((row, first_name_in_blobs(row)?))) else {
+        let Some((row, property)) = rows
+            .iter()
+            .find_map(|row| Some((row, first_name_in_blobs(row)?)))
+        else {
             return Ok(());
         };
         let (table, other) = (&self.from.1, &self.to.1);
@@ -385,7 +422,9 @@ impl CopyJob {
     /// Refuses rows of unfinished writes: the journal row names index entries in the source's tables, and a worker in the
     /// copy would change those.
     fn check_finished(&self, rows: &[Entity]) -> Result<()> {
-        let Some(row) = rows.iter().find(|row| is_unfinished(row)) else { return Ok(()) };
+        let Some(row) = rows.iter().find(|row| is_unfinished(row)) else {
+            return Ok(());
+        };
         let (key, table) = (row.key(), &self.from.1);
         Err(Error::invalid_request(format!(
             "{key} belongs to a write of '{table}' that is not finished: call `flush` if this program has written it; otherwise run \
@@ -398,7 +437,9 @@ impl CopyJob {
     ///
     /// Ciphertext under another table name could never be decrypted.
     fn check_encryption(&self, rows: &[Entity]) -> Result<()> {
-        let mut bound = rows.iter().filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some());
+        let mut bound = rows
+            .iter()
+            .filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some());
         if let (false, Some(row)) = (self.keeps_identity(), bound.next()) {
             return Err(self.bound_error(row));
         }
@@ -407,9 +448,13 @@ impl CopyJob {
         }
         let mut encrypted = rows.iter().flat_map(|row| {
             let properties = row.properties().iter();
-            properties.filter(|p| p.is_encrypted()).map(move |p| (row.key(), p.name().to_owned()))
+            properties
+                .filter(|p| p.is_encrypted())
+                .map(move |p| (row.key(), p.name().to_owned()))
         });
-        let Some((key, name)) = encrypted.next() else { return Ok(()) };
+        let Some((key, name)) = encrypted.next() else {
+            return Ok(());
+        };
         Err(Error::invalid_request(format!(
             "the property '{name}' of {key} is encrypted in '{}', and the target of the copy does not encrypt: copy to an encrypting \
              store, or copy the ciphertext from the wrapped store to a table of the same name, with `rows_only`",
@@ -422,7 +467,13 @@ impl CopyJob {
     async fn copy(&self, checkpoint: Option<&Checkpoint<'_>>, start: &CopyPosition) -> Result<u64> {
         let (store, table) = &self.from;
         let query = Query::new().with_top(PAGE.min(self.window));
-        let windows = Windows { store: &**store, table, query, rows: self.window, bytes: WINDOW_BYTES };
+        let windows = Windows {
+            store: &**store,
+            table,
+            query,
+            rows: self.window,
+            bytes: WINDOW_BYTES,
+        };
         let mut rows = start.rows;
         let mut window = windows.read(start.next.clone()).await?;
         loop {
@@ -436,7 +487,13 @@ impl CopyJob {
                 report(rows);
             }
             if let (Some(checkpoint), Some(_)) = (checkpoint, &next) {
-                CopyPosition { next, rows, is_done: false }.save(checkpoint).await?;
+                CopyPosition {
+                    next,
+                    rows,
+                    is_done: false,
+                }
+                .save(checkpoint)
+                .await?;
             }
             match next_window {
                 Some(next_window) => window = next_window,
@@ -459,7 +516,12 @@ impl CopyJob {
 pub(super) async fn create_if_permitted(store: &dyn TableStore, table: &TableName) -> Result<()> {
     let error = match store.create_table_if_missing(table).await {
         // A service may say that it does not accept the signature at all, although it accepts it for the table.
-        Err(error) if matches!(error.root().kind(), ErrorKind::Forbidden(_) | ErrorKind::Unauthorized(_)) => {
+        Err(error)
+            if matches!(
+                error.root().kind(),
+                ErrorKind::Forbidden(_) | ErrorKind::Unauthorized(_)
+            ) =>
+        {
             error
         }
         created => return created.map(drop),
@@ -482,14 +544,19 @@ pub(super) async fn upsert_all(
         blobs.copy_all(table, &rows).await?;
     }
     let table = table.clone();
-    let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
+    let upserts = rows
+        .into_iter()
+        .map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
     let writer = BulkWriter::with_options(Arc::clone(store), options.clone());
     writer.write(stream::iter(upserts)).await?.into_result()
 }
 
 impl fmt::Debug for CopyJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CopyJob").field("from", &self.from).field("to", &self.to).finish_non_exhaustive()
+        f.debug_struct("CopyJob")
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
     }
 }
 
@@ -514,20 +581,47 @@ impl CopyPosition {
             _ => None,
         };
         let rows = rows.ok_or_else(|| {
-            Error::decode("copy job", row.key(), ROWS, "a number of rows", "something else")
+            Error::decode(
+                "copy job",
+                row.key(),
+                ROWS,
+                "a number of rows",
+                "something else",
+            )
         })?;
         match row.get(NEXT) {
-            None => Ok(Self { next: None, rows, is_done: true }),
+            None => Ok(Self {
+                next: None,
+                rows,
+                is_done: true,
+            }),
             // Begun, without a finished window. A finished copy has no such property.
-            Some(ValueRef::String("")) => Ok(Self { next: None, rows, is_done: false }),
-            Some(ValueRef::String(next)) => Ok(Self { next: Some(next.parse()?), rows, is_done: false }),
-            Some(_) => Err(Error::decode("copy job", row.key(), NEXT, "a continuation", "something else")),
+            Some(ValueRef::String("")) => Ok(Self {
+                next: None,
+                rows,
+                is_done: false,
+            }),
+            Some(ValueRef::String(next)) => Ok(Self {
+                next: Some(next.parse()?),
+                rows,
+                is_done: false,
+            }),
+            Some(_) => Err(Error::decode(
+                "copy job",
+                row.key(),
+                NEXT,
+                "a continuation",
+                "something else",
+            )),
         }
     }
 
     /// Saves the position. 1 request.
     async fn save(&self, checkpoint: &Checkpoint<'_>) -> Result<()> {
-        let next = self.next.as_ref().map_or_else(String::new, ToString::to_string);
+        let next = self
+            .next
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string);
         let with_rows = |row: Entity| row.with(ROWS, self.rows.cast_signed());
         match self.is_done {
             true => checkpoint.save(with_rows).await,
@@ -544,6 +638,7 @@ pub(super) fn is_unfinished(row: &Entity) -> bool {
 /// Whether a type of the table has large values, so that its rows, and its ciphertext, may refer to blobs. A layout that
 /// this version does not know counts as one with large values.
 pub(super) fn has_large(manifest: &Manifest) -> bool {
-    let is_large = |layout: &Layout| !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. });
+    let is_large =
+        |layout: &Layout| !matches!(layout, Layout::Plain | Layout::Wide | Layout::Spread { .. });
     manifest.types.iter().any(|of| is_large(&of.layout))
 }

@@ -202,7 +202,12 @@ impl StoreCopy {
 
     /// Copies the blobs of large entities: see [`CopyJob::with_blobs`].
     #[cfg(feature = "blobs")]
-    pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, to: Arc<dyn ObjectStore>, root: Path) -> Self {
+    pub fn with_blobs(
+        mut self,
+        from: Arc<dyn ObjectStore>,
+        to: Arc<dyn ObjectStore>,
+        root: Path,
+    ) -> Self {
         self.blobs = Some(BlobStores { from, to, root });
         self
     }
@@ -262,12 +267,14 @@ impl StoreCopy {
         let names = self.source_tables().await?;
         self.check_targets(&names)?;
         let all = &names;
-        let tables =
-            stream::iter(names.clone()).map(|table| async move { self.prepare_table(&table, all).await });
+        let tables = stream::iter(names.clone())
+            .map(|table| async move { self.prepare_table(&table, all).await });
         let tables: Vec<_> = tables.buffered(self.tables_at_once).try_collect().await?;
         if !self.trusts_definitions {
-            let definitions: Vec<_> =
-                tables.iter().flat_map(|table| table.definitions.iter().cloned()).collect();
+            let definitions: Vec<_> = tables
+                .iter()
+                .flat_map(|table| table.definitions.iter().cloned())
+                .collect();
             check_trusted("source", "copied", &definitions)?;
         }
         Ok(PreparedCopy { copy: self, tables })
@@ -333,7 +340,9 @@ impl StoreCopy {
                 )));
             }
             if !targets.insert(identity(to)) {
-                return Err(Error::invalid_request(format!("two tables would be copied to '{to}'")));
+                return Err(Error::invalid_request(format!(
+                    "two tables would be copied to '{to}'"
+                )));
             }
         }
         Ok(())
@@ -346,18 +355,37 @@ impl StoreCopy {
         let has_large = has_large(&manifest);
         let job = self.job(table, has_large);
         job.check_ciphertext().await?;
-        let equal_rows =
-            if self.into_existing || job.is_begun().await? { None } else { self.equal_rows(table).await? };
-        let definitions =
-            if equal_rows.is_none() { definitions_beyond(table, &manifest) } else { Vec::new() };
-        Ok(PreparedTable { table: table.clone(), has_large, equal_rows, definitions })
+        let equal_rows = if self.into_existing || job.is_begun().await? {
+            None
+        } else {
+            self.equal_rows(table).await?
+        };
+        let definitions = if equal_rows.is_none() {
+            definitions_beyond(table, &manifest)
+        } else {
+            Vec::new()
+        };
+        Ok(PreparedTable {
+            table: table.clone(),
+            has_large,
+            equal_rows,
+            definitions,
+        })
     }
 
     /// Refuses a table that the copy would leave incomplete, by what its manifest says.
-    fn check_manifest(&self, table: &TableName, names: &[TableName], manifest: &Manifest) -> Result<()> {
+    fn check_manifest(
+        &self,
+        table: &TableName,
+        names: &[TableName],
+        manifest: &Manifest,
+    ) -> Result<()> {
         // A shape of a later version is unknown, and may keep lists in blobs.
         let needs_blobs = |shape: Option<&Shape>| shape.is_none_or(Shape::needs_blobs);
-        let index = manifest.indexes.iter().find(|index| needs_blobs(index.shape.as_ref()));
+        let index = manifest
+            .indexes
+            .iter()
+            .find(|index| needs_blobs(index.shape.as_ref()));
         if let Some(index) = index.filter(|_| !self.without_index_blobs) {
             return Err(Error::invalid_request(format!(
                 "the index '{}' of the table '{table}' has, or may have, lists in blobs, which the copy does not include: copy \
@@ -365,7 +393,10 @@ impl StoreCopy {
                 index.name
             )));
         }
-        let mut entries = manifest.indexes.iter().filter_map(|index| index.table.as_ref());
+        let mut entries = manifest
+            .indexes
+            .iter()
+            .filter_map(|index| index.table.as_ref());
         if let Some(other) = entries.clone().find(|other| !names.contains(other)) {
             return Err(Error::invalid_request(format!(
                 "the index entries of '{table}' are in the table '{other}', which is not copied: copy it too"
@@ -375,7 +406,10 @@ impl StoreCopy {
             return Ok(());
         }
         // A new name would break what the rows say about the old one: entries and the row of their owner, and the paths of blobs.
-        let has_consents = manifest.others.iter().any(|row| Consent::read(row).is_some());
+        let has_consents = manifest
+            .others
+            .iter()
+            .any(|row| Consent::read(row).is_some());
         let reason = if entries.next().is_some() || has_consents {
             "index entries in another table refer to the name"
         } else if has_large(manifest) {
@@ -383,14 +417,20 @@ impl StoreCopy {
         } else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!("the table '{table}' cannot be copied to another name: {reason}")))
+        Err(Error::invalid_request(format!(
+            "the table '{table}' cannot be copied to another name: {reason}"
+        )))
     }
 
     /// Returns the number of rows of a target with the same rows; `None` for a target without rows. Refuses a target with other rows.
     async fn equal_rows(&self, table: &TableName) -> Result<Option<u64>> {
         let to = self.target(table);
-        let Some(there) = first_key(&*self.to, to).await? else { return Ok(None) };
-        let is_sorted = [&self.from, &self.to].iter().all(|store| store.profile().order == KeyOrder::Sorted);
+        let Some(there) = first_key(&*self.to, to).await? else {
+            return Ok(None);
+        };
+        let is_sorted = [&self.from, &self.to]
+            .iter()
+            .all(|store| store.profile().order == KeyOrder::Sorted);
         // A cheap look before the comparison of all rows.
         if !is_sorted || first_key(&*self.from, table).await?.as_ref() == Some(&there) {
             let found = compare_tables(side(&self.from, table), side(&self.to, to)).await?;
@@ -440,12 +480,28 @@ impl PreparedCopy<'_> {
     /// The errors of a [`CopyJob::run`]; rows written before stay, and a named copy continues after them.
     pub async fn run(&self) -> Result<StoreCopyReport> {
         let copies = stream::iter(self.tables.clone()).map(|prepared| async move {
-            let PreparedTable { table, has_large, equal_rows, .. } = prepared;
+            let PreparedTable {
+                table,
+                has_large,
+                equal_rows,
+                ..
+            } = prepared;
             let to = self.copy.target(&table).clone();
             if let Some(rows) = equal_rows {
-                return Ok(CopiedTable { table, to, rows, resumed: 0, was_equal: true });
+                return Ok(CopiedTable {
+                    table,
+                    to,
+                    rows,
+                    resumed: 0,
+                    was_equal: true,
+                });
             }
-            let done = self.copy.job(&table, has_large).ciphertext_checked().run().await?;
+            let done = self
+                .copy
+                .job(&table, has_large)
+                .ciphertext_checked()
+                .run()
+                .await?;
             Ok::<_, Error>(CopiedTable {
                 table,
                 to,
@@ -454,14 +510,26 @@ impl PreparedCopy<'_> {
                 was_equal: false,
             })
         });
-        let tables: Vec<_> = copies.buffered(self.copy.tables_at_once).try_collect().await?;
+        let tables: Vec<_> = copies
+            .buffered(self.copy.tables_at_once)
+            .try_collect()
+            .await?;
         // Checkpoints stay until every table is copied: the next run of an interrupted copy leaves finished tables as they are.
         let finished = stream::iter(self.copied())
             .map(|(table, _)| async move { self.copy.job(&table, false).clear_checkpoint().await });
-        finished.buffered(self.copy.tables_at_once).try_collect::<Vec<()>>().await?;
-        let (rows, resumed) =
-            (tables.iter().map(|table| table.rows).sum(), tables.iter().map(|table| table.resumed).sum());
-        Ok(StoreCopyReport { tables, rows, resumed })
+        finished
+            .buffered(self.copy.tables_at_once)
+            .try_collect::<Vec<()>>()
+            .await?;
+        let (rows, resumed) = (
+            tables.iter().map(|table| table.rows).sum(),
+            tables.iter().map(|table| table.resumed).sum(),
+        );
+        Ok(StoreCopyReport {
+            tables,
+            rows,
+            resumed,
+        })
     }
 
     /// Compares the tables that [`run`](Self::run) copies with their sources: see [`CopyJob::verify`]. Returns the tables that differ.
@@ -474,8 +542,13 @@ impl PreparedCopy<'_> {
 
     /// The tables whose targets did not have the same rows, and whether they have large values.
     fn copied(&self) -> Vec<(TableName, bool)> {
-        let copied = self.tables.iter().filter(|table| table.equal_rows.is_none());
-        copied.map(|table| (table.table.clone(), table.has_large)).collect()
+        let copied = self
+            .tables
+            .iter()
+            .filter(|table| table.equal_rows.is_none());
+        copied
+            .map(|table| (table.table.clone(), table.has_large))
+            .collect()
     }
 }
 
@@ -494,7 +567,9 @@ async fn first_key(store: &dyn TableStore, table: &TableName) -> Result<Option<K
             return Ok(Some(key.clone()));
         }
         // A page may be empty, or have rows of the manifest alone, although the table has other rows.
-        let Some(next) = page.continuation else { return Ok(None) };
+        let Some(next) = page.continuation else {
+            return Ok(None);
+        };
         cycles.add(&next, page.items.len())?;
         from = Some(next);
     }
@@ -507,6 +582,9 @@ fn side(store: &Arc<dyn TableStore>, table: &TableName) -> Side {
 
 impl fmt::Debug for StoreCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreCopy").field("from", &self.from).field("to", &self.to).finish_non_exhaustive()
+        f.debug_struct("StoreCopy")
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
     }
 }

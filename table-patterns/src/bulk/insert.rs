@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use futures_util::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
+use futures_util::{
+    FutureExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream,
+};
 use table_core::model::{Key, TableName};
 use table_core::store::{BulkOutcome, BulkSummary, Operation, Result, Written};
 use table_core::typed::{IndexedEntity, Table, TableEntity};
@@ -65,7 +67,10 @@ pub trait BulkTable: Send + Sync {
     /// # }
     /// ```
     fn bulk(&self) -> BulkWork<'_, Self> {
-        BulkWork { table: self, options: BulkOptions::default() }
+        BulkWork {
+            table: self,
+            options: BulkOptions::default(),
+        }
     }
 
     /// Inserts entities while the stream is polled. An error of the input is the last item.
@@ -104,8 +109,13 @@ impl<'a, H: BulkTable + ?Sized> BulkWork<'a, H> {
     where
         S: Stream<Item: BulkItem<H::Entity>> + Send + 'static,
     {
-        let outcomes = self.table.insert_each(entities.map(BulkItem::into_entity).boxed(), self.options);
-        InsertAll { outcomes, progress: None }
+        let outcomes = self
+            .table
+            .insert_each(entities.map(BulkItem::into_entity).boxed(), self.options);
+        InsertAll {
+            outcomes,
+            progress: None,
+        }
     }
 }
 
@@ -141,7 +151,10 @@ impl<'a> IntoFuture for InsertAll<'a> {
     /// # Errors
     /// Returns the error of the input; the entities before it are written. Errors of single entities are in the summary.
     fn into_future(self) -> Self::IntoFuture {
-        let Self { mut outcomes, progress } = self;
+        let Self {
+            mut outcomes,
+            progress,
+        } = self;
         async move {
             let mut summary = BulkSummary::default();
             while let Some(outcome) = outcomes.try_next().await? {
@@ -171,9 +184,10 @@ impl<T: TableEntity> BulkTable for Table<T> {
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
         let table = self.name().clone();
-        let inserts =
-            entities.map(move |entity| Ok((table.clone(), Operation::Insert(entity?.to_entity()?))));
-        let outcomes = BulkWriter::with_options(Arc::clone(self.store()), options).outcomes(inserts);
+        let inserts = entities
+            .map(move |entity| Ok((table.clone(), Operation::Insert(entity?.to_entity()?))));
+        let outcomes =
+            BulkWriter::with_options(Arc::clone(self.store()), options).outcomes(inserts);
         if T::SCHEMA.expiry.is_none() {
             return outcomes.boxed();
         }
@@ -191,7 +205,11 @@ impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
         entities: BoxStream<'static, Result<T>>,
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
-        self.insert_all(entities, BulkInsert::default().with_concurrency(options.concurrency)).boxed()
+        self.insert_all(
+            entities,
+            BulkInsert::default().with_concurrency(options.concurrency),
+        )
+        .boxed()
     }
 }
 
@@ -214,25 +232,47 @@ macro_rules! one_by_one {
                     let key = entity.entity_key()?.into_key();
                     Ok((name, key, entity))
                 });
-                insert_concurrently(keyed.boxed(), options.concurrency, move |(name, key, entity), number| {
-                    async move {
-                        let written = self.insert(&entity).await.map($version);
-                        BulkOutcome::of_request(name, key, number, written)
-                    }
-                    .boxed()
-                })
+                insert_concurrently(
+                    keyed.boxed(),
+                    options.concurrency,
+                    move |(name, key, entity), number| {
+                        async move {
+                            let written = self.insert(&entity).await.map($version);
+                            BulkOutcome::of_request(name, key, number, written)
+                        }
+                        .boxed()
+                    },
+                )
             }
         }
     };
 }
 
 #[cfg(feature = "blobs")]
-one_by_one!(LargeTable, |table, _entity| table.name().clone(), |written| written);
-one_by_one!(SpreadTable, |table, _entity| table.name().clone(), |written| written);
-one_by_one!(WideTable, |table, _entity| table.entities().table_name().clone(), |wide| {
-    wide.etag().cloned().map_or_else(Written::default, Written::version)
-});
-one_by_one!(TimeSlices, |slices, entity| slices.table_of_entity(entity)?, |written| written);
+one_by_one!(
+    LargeTable,
+    |table, _entity| table.name().clone(),
+    |written| written
+);
+one_by_one!(
+    SpreadTable,
+    |table, _entity| table.name().clone(),
+    |written| written
+);
+one_by_one!(
+    WideTable,
+    |table, _entity| table.entities().table_name().clone(),
+    |wide| {
+        wide.etag()
+            .cloned()
+            .map_or_else(Written::default, Written::version)
+    }
+);
+one_by_one!(
+    TimeSlices,
+    |slices, entity| slices.table_of_entity(entity)?,
+    |written| written
+);
 
 /// Inserts several entities at once, and entities of one key in the order of the input. After an error of the input, the entities
 /// before it are inserted, and the error is the last item.
@@ -245,14 +285,22 @@ fn insert_concurrently<'a, T: Send + 'a>(
     let failure = Arc::new(Mutex::new(None));
     let ending = Arc::clone(&failure);
     let read = entities.scan((), move |(), entity| {
-        let entity =
-            entity.map_err(|error| *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(error));
+        let entity = entity
+            .map_err(|error| *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(error));
         ready(entity.ok())
     });
     let inserts = read.enumerate().map(move |(number, (table, key, entity))| {
         let written = vec![(table.clone(), key.clone())];
         (written, insert((table, key, entity), number as u64))
     });
-    let last = stream::once(async move { failure.lock().unwrap_or_else(PoisonError::into_inner).take() });
-    run_in_order(inserts, concurrency).map(Ok).chain(last.filter_map(|error| ready(error.map(Err)))).boxed()
+    let last = stream::once(async move {
+        failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    });
+    run_in_order(inserts, concurrency)
+        .map(Ok)
+        .chain(last.filter_map(|error| ready(error.map(Err))))
+        .boxed()
 }

@@ -66,12 +66,14 @@ mod writer;
 
 #[cfg(feature = "blobs")]
 pub use backup::{
-    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, EncodedRows, PreparedBackup,
-    PreparedRestore, RestoreJob, RestoreReport, RowFormat, RowsSize,
+    Backup, BackupDirectory, BackupJob, BackupReport, BackupTable, Chunk, EncodedRows,
+    PreparedBackup, PreparedRestore, RestoreJob, RestoreReport, RowFormat, RowsSize,
 };
 pub use compare::{Comparison, Difference, compare_tables};
 pub use copy::{CopyJob, CopyReport};
-pub use copy_store::{CopiedTable, PreparedCopy, StoreCopy, StoreCopyReport, StoreDifference, copy_store};
+pub use copy_store::{
+    CopiedTable, PreparedCopy, StoreCopy, StoreCopyReport, StoreDifference, copy_store,
+};
 pub use insert::{BulkItem, BulkTable, BulkWork, InsertAll};
 pub use options::BulkOptions;
 pub use scan::{Unchanged, delete_partition, delete_where, scan_partitions, split_partitions};

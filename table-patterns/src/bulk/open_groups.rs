@@ -55,7 +55,9 @@ impl OpenGroups {
             None => self.open(table, partition, profile)?,
         };
         let (bytes, key) = (size(&operation), operation.key().clone());
-        let Some(batch) = self.by_number.get_mut(&number) else { return Ok(()) };
+        let Some(batch) = self.by_number.get_mut(&number) else {
+            return Ok(());
+        };
         if let Err(error) = batch.group.push(operation) {
             // A new group that refuses its first operation goes, so that no group is empty.
             if batch.group.is_empty() {
@@ -78,7 +80,9 @@ impl OpenGroups {
 
     /// The time at which the oldest group was opened.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        self.by_number.first_key_value().map(|(_, batch)| batch.opened)
+        self.by_number
+            .first_key_value()
+            .map(|(_, batch)| batch.opened)
     }
 
     /// Whether more than this number of operations or bytes wait.
@@ -90,14 +94,27 @@ impl OpenGroups {
         self.by_partition.get(table)?.get(partition).copied()
     }
 
-    fn open(&mut self, table: &TableName, partition: &str, profile: &ServiceProfile) -> Result<u64> {
+    fn open(
+        &mut self,
+        table: &TableName,
+        partition: &str,
+        profile: &ServiceProfile,
+    ) -> Result<u64> {
         let group = GroupTransaction::new(PartitionKey::new(partition)?, profile);
         let number = self.next_number;
         self.next_number += 1;
-        let batch =
-            Batch { table: table.clone(), group, keys: HashSet::new(), bytes: 0, opened: Instant::now() };
+        let batch = Batch {
+            table: table.clone(),
+            group,
+            keys: HashSet::new(),
+            bytes: 0,
+            opened: Instant::now(),
+        };
         self.by_number.insert(number, batch);
-        self.by_partition.entry(table.clone()).or_default().insert(partition.into(), number);
+        self.by_partition
+            .entry(table.clone())
+            .or_default()
+            .insert(partition.into(), number);
         Ok(number)
     }
 
@@ -108,7 +125,10 @@ impl OpenGroups {
             partitions.remove(batch.group.partition().as_str());
         }
         // Only operations of open groups are counted; the writer bounds the operations that are sent.
-        (self.operations, self.bytes) = (self.operations - batch.group.len(), self.bytes - batch.bytes);
+        (self.operations, self.bytes) = (
+            self.operations - batch.group.len(),
+            self.bytes - batch.bytes,
+        );
         (!batch.group.is_empty()).then_some(batch)
     }
 }
@@ -116,6 +136,8 @@ impl OpenGroups {
 /// The approximate size of an operation in memory, in bytes.
 fn size(operation: &Operation) -> usize {
     let key = operation.key();
-    let properties = operation.entity().map_or(0, |entity| entity.properties().as_packed().len());
+    let properties = operation
+        .entity()
+        .map_or(0, |entity| entity.properties().as_packed().len());
     key.partition().len() + key.row().len() + properties + size_of::<Operation>()
 }

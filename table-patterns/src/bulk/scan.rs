@@ -6,7 +6,9 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName, key_order};
 use table_core::query::{Continuation, Filter, Query, Range, Select};
-use table_core::store::{CycleDetector, Error, Operation, Result, TableStore, TableStoreExt as _, Written};
+use table_core::store::{
+    CycleDetector, Error, Operation, Result, TableStore, TableStoreExt as _, Written,
+};
 
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
 use crate::spread;
@@ -25,9 +27,17 @@ pub fn split_partitions<P: Into<String>>(points: impl IntoIterator<Item = P>) ->
     let mut points: Vec<String> = points.into_iter().map(Into::into).collect();
     points.sort_by(|a, b| key_order::compare(a, b));
     points.dedup();
-    let starts = std::iter::once(Bound::Unbounded).chain(points.iter().cloned().map(Bound::Included));
-    let ends = points.iter().cloned().map(Bound::Excluded).chain([Bound::Unbounded]);
-    starts.zip(ends).map(|(from, to)| Range { from, to }).collect()
+    let starts =
+        std::iter::once(Bound::Unbounded).chain(points.iter().cloned().map(Bound::Included));
+    let ends = points
+        .iter()
+        .cloned()
+        .map(Bound::Excluded)
+        .chain([Bound::Unbounded]);
+    starts
+        .zip(ends)
+        .map(|(from, to)| Range { from, to })
+        .collect()
 }
 
 /// Reads several ranges of partitions at once. The entities of one range are in order; entities of different ranges mix.
@@ -63,9 +73,13 @@ pub fn scan_partitions<S: TableStore>(
     concurrency: usize,
 ) -> impl Stream<Item = Result<Entity>> + Send + use<S> {
     let store = store.into_shared();
-    let queries: Vec<Query> = ranges.into_iter().map(|range| within(query, range)).collect();
+    let queries: Vec<Query> = ranges
+        .into_iter()
+        .map(|range| within(query, range))
+        .collect();
     let table = table.clone();
-    let scans = stream::iter(queries).map(move |query| scan(Arc::clone(&store), table.clone(), query));
+    let scans =
+        stream::iter(queries).map(move |query| scan(Arc::clone(&store), table.clone(), query));
     scans.flatten_unordered(concurrency.max(1))
 }
 
@@ -85,7 +99,12 @@ pub(super) fn scan(
     table: TableName,
     query: Query,
 ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
-    let start = ScanCursor { query, from: None, read: 0, cycles: CycleDetector::default() };
+    let start = ScanCursor {
+        query,
+        from: None,
+        read: 0,
+        cycles: CycleDetector::default(),
+    };
     let pages = stream::unfold(Some(start), move |cursor| {
         let (store, table) = (Arc::clone(&store), table.clone());
         async move { next_page(&*store, &table, cursor?).await }
@@ -103,19 +122,31 @@ async fn next_page(
     if left == Some(0) {
         return None;
     }
-    let query = Query { top: left, ..cursor.query.clone() };
+    let query = Query {
+        top: left,
+        ..cursor.query.clone()
+    };
     let page = match store.query(table, &query, cursor.from.as_ref()).await {
         Ok(page) => page,
         Err(error) => return Some((vec![Err(error)], None)),
     };
     let rows = page.items.len();
     let mut entities: Vec<_> = page.items.into_iter().map(Ok).collect();
-    let Some(next) = page.continuation else { return Some((entities, None)) };
+    let Some(next) = page.continuation else {
+        return Some((entities, None));
+    };
     if let Err(error) = cursor.cycles.add(&next, rows) {
         entities.push(Err(error));
         return Some((entities, None));
     }
-    Some((entities, Some(ScanCursor { from: Some(next), read: cursor.read + rows, ..cursor })))
+    Some((
+        entities,
+        Some(ScanCursor {
+            from: Some(next),
+            read: cursor.read + rows,
+            ..cursor
+        }),
+    ))
 }
 
 /// The query, with its partitions limited to the range.
@@ -131,7 +162,10 @@ fn within(query: &Query, range: Range) -> Query {
         Bound::Excluded(key) => Some(Filter::lt(Filter::PARTITION_KEY, key)),
     };
     let keys = Filter::and_maybe(start, end);
-    Query { filter: Filter::and_maybe(keys, query.filter.clone()), ..query.clone() }
+    Query {
+        filter: Filter::and_maybe(keys, query.filter.clone()),
+        ..query.clone()
+    }
 }
 
 /// Whether a deletion takes entities that another writer changes after the deletion has found them.
@@ -205,12 +239,17 @@ pub async fn delete_where(
     unchanged: Unchanged,
     options: BulkOptions,
 ) -> Result<BulkSummary> {
-    let keys = Query::new().with_filter(filter).with_select(Select::new([Filter::PARTITION_KEY]));
+    let keys = Query::new()
+        .with_filter(filter)
+        .with_select(Select::new([Filter::PARTITION_KEY]));
     let store = store.into_shared();
     let found = scan(Arc::clone(&store), table.clone(), keys);
     let name = table.clone();
-    let deletes = found.map(move |entity| Ok((name.clone(), delete_operation(&entity?, unchanged)?)));
-    let deleted = BulkWriter::with_options(store, options).outcomes(deletes).map_ok(not_found_is_deleted);
+    let deletes =
+        found.map(move |entity| Ok((name.clone(), delete_operation(&entity?, unchanged)?)));
+    let deleted = BulkWriter::with_options(store, options)
+        .outcomes(deletes)
+        .map_ok(not_found_is_deleted);
     BulkSummary::of(deleted).await
 }
 

@@ -11,9 +11,15 @@ use table_core::store::{Error, Result};
 pub(super) fn definitions_beyond(table: &TableName, manifest: &Manifest) -> Vec<String> {
     let indexes = manifest.all_definitions().filter_map(|index| {
         let other = index.table.as_ref()?;
-        Some(format!("the index '{}' of the table '{table}' writes into the table '{other}'", index.name))
+        Some(format!(
+            "the index '{}' of the table '{table}' writes into the table '{other}'",
+            index.name
+        ))
     });
-    let expiring = manifest.types.iter().filter(|stored| stored.expiry.is_some());
+    let expiring = manifest
+        .types
+        .iter()
+        .filter(|stored| stored.expiry.is_some());
     let expiring = expiring.map(|stored| {
         format!(
             "the entities of the type '{}' of the table '{table}' expire: upkeep deletes them",

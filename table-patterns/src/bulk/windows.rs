@@ -33,15 +33,26 @@ impl Windows<'_> {
     pub(super) async fn read(&self, mut next: Option<Continuation>) -> Result<Window> {
         let (mut rows, mut bytes, mut cycles) = (Vec::new(), 0, CycleDetector::default());
         loop {
-            let page = self.store.query(self.table, &self.query, next.as_ref()).await?;
+            let page = self
+                .store
+                .query(self.table, &self.query, next.as_ref())
+                .await?;
             // Both checks: a window may end after this page, and the detector of cycles knows only the tokens of its window.
             check_progress(next.as_ref(), page.continuation.as_ref(), page.items.len())?;
             if let Some(next) = &page.continuation {
                 cycles.add(next, page.items.len())?;
             }
             // Rows that are left out below count too: the bound is about memory, and the page has them.
-            bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
-            rows.extend(page.items.into_iter().filter(|row| !is_of_one_store(row.key())));
+            bytes += page
+                .items
+                .iter()
+                .map(|row| row.properties().as_packed().len())
+                .sum::<usize>();
+            rows.extend(
+                page.items
+                    .into_iter()
+                    .filter(|row| !is_of_one_store(row.key())),
+            );
             next = page.continuation;
             if next.is_none() || rows.len() >= self.rows || bytes >= self.bytes {
                 return Ok(Window { rows, next });
@@ -76,7 +87,11 @@ pub(super) struct Checkpoint<'a> {
 impl<'a> Checkpoint<'a> {
     /// The row of a job with this id.
     pub(super) fn new(store: &'a dyn TableStore, table: &'a TableName, id: String) -> Result<Self> {
-        Ok(Self { store, table, key: Key::new(format!("{SYSTEM_PREFIX}{CHECKPOINTS}"), id)? })
+        Ok(Self {
+            store,
+            table,
+            key: Key::new(format!("{SYSTEM_PREFIX}{CHECKPOINTS}"), id)?,
+        })
     }
 
     /// The row; `None` if the job has not begun, or the table does not exist. 1 request.
@@ -90,7 +105,10 @@ impl<'a> Checkpoint<'a> {
     /// Writes the row with these properties. 1 request.
     pub(super) async fn save(&self, properties: impl FnOnce(Entity) -> Entity) -> Result<()> {
         let row = properties(Entity::from(self.key.clone()));
-        self.store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
+        self.store
+            .write(self.table, Operation::InsertOrReplace(row))
+            .await
+            .map(drop)
     }
 
     /// Deletes the row of a finished job. 1 request.

@@ -12,8 +12,8 @@ use table_core::adapter::Retrying;
 use table_core::manifest::{Manifest, WriteTarget};
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    BulkOutcome, BulkSummary, Error, ErrorKind, ManifestCache, Operation, Outcome, PlainWrite, Result,
-    ServiceProfile, TableStore, TableStoreExt as _,
+    BulkOutcome, BulkSummary, Error, ErrorKind, ManifestCache, Operation, Outcome, PlainWrite,
+    Result, ServiceProfile, TableStore, TableStoreExt as _,
 };
 use table_core::typed::TableEntity;
 use tokio::time::{Instant, sleep_until};
@@ -59,7 +59,10 @@ impl BulkWriter {
 
     /// Makes a writer with these options. No request.
     pub fn with_options(store: impl TableStore, options: BulkOptions) -> Self {
-        Self { store: store.into_shared(), options }
+        Self {
+            store: store.into_shared(),
+            options,
+        }
     }
 
     /// Writes all operations and counts their outcomes.
@@ -78,7 +81,10 @@ impl BulkWriter {
     ///
     /// An error of the input is the last item, after the outcomes of all operations read before. If the stream is
     /// dropped, each request in flight may or may not take effect, and the rest of the input is not written.
-    pub fn outcomes<S>(&self, operations: S) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<S>
+    pub fn outcomes<S>(
+        &self,
+        operations: S,
+    ) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<S>
     where
         S: Stream<Item = Result<(TableName, Operation)>> + Send + 'static,
     {
@@ -161,7 +167,10 @@ impl TableNames {
         if let Some(known) = self.by_name.get(&table) {
             return known.clone();
         }
-        let first = self.by_identity.entry(profile.table_identity(&table)).or_insert_with(|| table.clone());
+        let first = self
+            .by_identity
+            .entry(profile.table_identity(&table))
+            .or_insert_with(|| table.clone());
         self.by_name.insert(table, first.clone());
         first.clone()
     }
@@ -194,8 +203,13 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
                 return self.next_answer().await;
             }
             if let Some(batch) = self.closed.pop_front() {
-                let keys = batch.keys.iter().map(|key| (batch.table.clone(), key.clone())).collect();
-                self.groups.push(keys, self.sender.clone().write_batch(batch).boxed());
+                let keys = batch
+                    .keys
+                    .iter()
+                    .map(|key| (batch.table.clone(), key.clone()))
+                    .collect();
+                self.groups
+                    .push(keys, self.sender.clone().write_batch(batch).boxed());
             } else if self.awaits_manifest.is_some() {
                 if let Some(outcomes) = self.await_manifest().await {
                     return Some(outcomes);
@@ -239,7 +253,10 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         if self.options.writes_indexed {
             return self.add(item);
         }
-        let (store, manifests) = (Arc::clone(&self.sender.store), Arc::clone(&self.sender.manifests));
+        let (store, manifests) = (
+            Arc::clone(&self.sender.store),
+            Arc::clone(&self.sender.manifests),
+        );
         if let Some(manifest) = manifests.known(&*store, &item.0) {
             return self.add_plain(item, &manifest);
         }
@@ -297,7 +314,10 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         if let Err(error) = self.open.add(&table, operation, &self.profile) {
             return Some(self.report(vec![BulkOutcome::refused(table, key, error)]));
         }
-        if self.open.exceeds(self.options.max_waiting_operations, self.options.max_waiting_bytes) {
+        if self.open.exceeds(
+            self.options.max_waiting_operations,
+            self.options.max_waiting_bytes,
+        ) {
             self.closed.extend(self.open.close_oldest());
         }
         None
@@ -357,7 +377,12 @@ enum GroupFailure {
 
 impl Sender {
     fn new(store: Arc<dyn TableStore>, writes_indexed: bool) -> Self {
-        Self { manifests: ManifestCache::for_store(&*store), store, writes_indexed, requests: Arc::default() }
+        Self {
+            manifests: ManifestCache::for_store(&*store),
+            store,
+            writes_indexed,
+            requests: Arc::default(),
+        }
     }
 
     /// Sends requests until every operation of the batch has an outcome.
@@ -374,7 +399,11 @@ impl Sender {
             let permission = match self.permission(&table).await {
                 Ok(permission) => permission,
                 Err(error) => {
-                    outcomes.extend(operations.iter().map(|operation| refused(operation, error.clone())));
+                    outcomes.extend(
+                        operations
+                            .iter()
+                            .map(|operation| refused(operation, error.clone())),
+                    );
                     continue;
                 }
             };
@@ -396,7 +425,12 @@ impl Sender {
             };
             let error = match write_together(&*self.store, &table, &operations).await {
                 Ok(written) => {
-                    outcomes.extend(operations.iter().zip(written).map(|(o, w)| outcome(o, Ok(w))));
+                    outcomes.extend(
+                        operations
+                            .iter()
+                            .zip(written)
+                            .map(|(o, w)| outcome(o, Ok(w))),
+                    );
                     continue;
                 }
                 Err(error) => error,
@@ -417,7 +451,12 @@ impl Sender {
                             if exists {
                                 let (table, key) = (table.clone(), operation.key().clone());
                                 let error = Error::entity_already_exists(&table, &key);
-                                outcomes.push(BulkOutcome::of_request(table, key, request, Err(error)));
+                                outcomes.push(BulkOutcome::of_request(
+                                    table,
+                                    key,
+                                    request,
+                                    Err(error),
+                                ));
                             }
                             !exists
                         });
@@ -444,15 +483,22 @@ impl Sender {
         if self.writes_indexed {
             return Ok(None);
         }
-        self.manifests.plain_write(&*self.store, table).await.map(Some)
+        self.manifests
+            .plain_write(&*self.store, table)
+            .await
+            .map(Some)
     }
 }
 
 /// Refuses an operation on an entity that an index of the manifest covers.
 fn check_plain(manifest: &Manifest, table: &TableName, operation: &Operation) -> Result<()> {
-    const ADVICE: &str =
-        "write it through `IndexedTable`, or bring the index entries along (`BulkOptions::write_indexed`)";
-    manifest.check_plain(table, WriteTarget::of(operation), operation.kind().name(), ADVICE)
+    const ADVICE: &str = "write it through `IndexedTable`, or bring the index entries along (`BulkOptions::write_indexed`)";
+    manifest.check_plain(
+        table,
+        WriteTarget::of(operation),
+        operation.kind().name(),
+        ADVICE,
+    )
 }
 
 fn group_failure(error: &Error, operations: usize) -> GroupFailure {
@@ -461,7 +507,9 @@ fn group_failure(error: &Error, operations: usize) -> GroupFailure {
         return GroupFailure::AllOperations;
     }
     match (error.failed_index(), error.kind()) {
-        (Some(index), _) if index < operations && !error.is_transient() => GroupFailure::OneOperation(index),
+        (Some(index), _) if index < operations && !error.is_transient() => {
+            GroupFailure::OneOperation(index)
+        }
         (None, ErrorKind::LimitExceeded { .. }) => GroupFailure::RequestTooLarge,
         _ => GroupFailure::AllOperations,
     }

@@ -15,8 +15,8 @@ use table_core::store::{
 };
 
 use super::rows::{
-    Change, ChangeKind, MAX_NUMBER, change_row, counter_key, counter_row, cursor, cursor_key, foreign_change,
-    foreign_cursor, handled_number, next_number,
+    Change, ChangeKind, MAX_NUMBER, change_row, counter_key, counter_row, cursor, cursor_key,
+    foreign_change, foreign_cursor, handled_number, next_number,
 };
 
 /// The number of changes in a page.
@@ -34,7 +34,10 @@ pub struct Changes {
 impl Changes {
     /// The changes of a table. No request.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
-        Self { store: store.into_shared(), table }
+        Self {
+            store: store.into_shared(),
+            table,
+        }
     }
 
     /// The partitions that have changes, in the order of the store. A scan of the table: 1 request per page.
@@ -57,7 +60,10 @@ impl Changes {
 
     /// The number of the next change of a partition: 1 without a counter. 1 request.
     async fn next_number(&self, partition: &PartitionKey) -> Result<i64> {
-        let counter = self.store.get(&self.table, &counter_key(partition)?, None).await?;
+        let counter = self
+            .store
+            .get(&self.table, &counter_key(partition)?, None)
+            .await?;
         counter.as_ref().map_or(Ok(1), next_number)
     }
 
@@ -73,7 +79,9 @@ impl Changes {
         let next = number + 1;
         let is_sorted = self.store.profile().order == KeyOrder::Sorted;
         // Without an order, the first rows of an answer may be the last changes.
-        let rows = self.rows(partition, next, i64::MAX, is_sorted.then_some(PAGE)).await?;
+        let rows = self
+            .rows(partition, next, i64::MAX, is_sorted.then_some(PAGE))
+            .await?;
         // A damaged row does not hold back the changes before it.
         let (mut changes, mut damage) = (Vec::with_capacity(rows.len()), None);
         for row in &rows {
@@ -109,7 +117,10 @@ impl Changes {
         changes.truncate(PAGE);
         // Changes are numbered without gaps. After a trim they start later; a gap within a page is a change that the page of
         // an unsorted store does not have yet.
-        if let Some(gap) = changes.windows(2).position(|pair| pair[1].number - pair[0].number != 1) {
+        if let Some(gap) = changes
+            .windows(2)
+            .position(|pair| pair[1].number - pair[0].number != 1)
+        {
             changes.truncate(gap + 1);
         }
         Ok(changes)
@@ -117,7 +128,11 @@ impl Changes {
 
     /// A consumer of the changes. Consumers of different names each get every change. No request.
     pub fn consumer(&self, name: impl Into<String>) -> Consumer {
-        Consumer { changes: self.clone(), name: name.into(), batch: 100 }
+        Consumer {
+            changes: self.clone(),
+            name: name.into(),
+            batch: 100,
+        }
     }
 
     /// Deletes the changes of a partition that all of these consumers have handled. Returns their number.
@@ -165,7 +180,10 @@ impl Changes {
         let filter = Filter::eq(Filter::PARTITION_KEY, partition.as_str())
             .and(Filter::ge(Filter::ROW_KEY, change_row(from)))
             .and(Filter::le(Filter::ROW_KEY, change_row(to)));
-        let query = Query { top, ..Query::new().with_filter(filter) };
+        let query = Query {
+            top,
+            ..Query::new().with_filter(filter)
+        };
         self.store.query_all(&self.table, &query).await
     }
 }
@@ -208,10 +226,16 @@ struct Body<'a> {
 impl ChangeHandler for ToQueue {
     async fn handle(&self, change: &Change) -> Result<()> {
         let (partition, row) = (change.key.partition(), change.key.row());
-        let body =
-            Body { table: self.table.as_str(), partition, row, number: change.number, kind: change.kind };
+        let body = Body {
+            table: self.table.as_str(),
+            partition,
+            row,
+            number: change.number,
+            kind: change.kind,
+        };
         let body = serde_json::to_string(&body);
-        let body = body.map_err(|error| Error::invalid_request(format!("a change has no JSON: {error}")))?;
+        let body =
+            body.map_err(|error| Error::invalid_request(format!("a change has no JSON: {error}")))?;
         self.queue.send(&body, Duration::ZERO).await.map(drop)
     }
 }
@@ -250,7 +274,11 @@ impl Consumer {
     /// # Errors
     /// The first error of the handler, after the cursor was saved before the change that failed; errors of the store; another
     /// process has moved the cursor.
-    pub async fn deliver(&self, partition: &PartitionKey, handler: &dyn ChangeHandler) -> Result<u64> {
+    pub async fn deliver(
+        &self,
+        partition: &PartitionKey,
+        handler: &dyn ChangeHandler,
+    ) -> Result<u64> {
         let (saved, version) = self.cursor(partition).await?;
         self.deliver_from(partition, handler, saved, version).await
     }
@@ -337,7 +365,8 @@ impl Consumer {
                 return Err(foreign_cursor(&self.name, partition, handled, next));
             }
         }
-        self.deliver_from(partition, handler, handled, version).await
+        self.deliver_from(partition, handler, handled, version)
+            .await
     }
 
     /// Delivers changes until `stop` ends, with a pause of `idle` after each run. Returns the failures of the last run.
@@ -363,7 +392,12 @@ impl Consumer {
     /// The number of the last change that the consumer has handled in a partition, and the version of the cursor.
     pub(super) async fn cursor(&self, partition: &PartitionKey) -> Result<(i64, Option<ETag>)> {
         let key = cursor_key(&self.name, partition)?;
-        match self.changes.store.get(&self.changes.table, &key, None).await? {
+        match self
+            .changes
+            .store
+            .get(&self.changes.table, &key, None)
+            .await?
+        {
             None => Ok((0, None)),
             Some(row) => Ok((handled_number(&row)?, row.etag().cloned())),
         }
@@ -381,6 +415,11 @@ impl Consumer {
             Some(version) => Operation::Replace(row, version.into()),
             None => Operation::Insert(row),
         };
-        Ok(self.changes.store.write(&self.changes.table, save).await?.etag)
+        Ok(self
+            .changes
+            .store
+            .write(&self.changes.table, save)
+            .await?
+            .etag)
     }
 }

@@ -93,7 +93,11 @@ pub(super) fn following(partition: &PartitionKey, number: i64) -> Result<i64> {
         return Ok(number + 1);
     }
     let counter = Entity::from(counter_key(partition)?);
-    Err(damaged(&counter, NEXT, "a number that leaves room for the next change"))
+    Err(damaged(
+        &counter,
+        NEXT,
+        "a number that leaves room for the next change",
+    ))
 }
 
 /// The RowKey of a change.
@@ -111,16 +115,25 @@ pub(super) fn change(key: &Key, number: i64, kind: ChangeKind) -> Result<Entity>
 impl Change {
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let digits = row.key().row().rsplit('~').next().unwrap_or_default();
-        let number = digits.parse().ok().filter(|number| (1..=MAX_NUMBER).contains(number));
+        let number = digits
+            .parse()
+            .ok()
+            .filter(|number| (1..=MAX_NUMBER).contains(number));
         let number = number.ok_or_else(|| damaged(row, "RowKey", "the number of a change"))?;
         let is_stored = |kind: &ChangeKind| row.get(KIND) == Some(ValueRef::String(kind.name()));
         let kind = ChangeKind::ALL.into_iter().find(is_stored);
-        let kind = kind.ok_or_else(|| damaged(row, KIND, "'inserted', 'updated', 'written' or 'deleted'"))?;
+        let kind = kind
+            .ok_or_else(|| damaged(row, KIND, "'inserted', 'updated', 'written' or 'deleted'"))?;
         let Some(ValueRef::String(entity_row)) = row.get(ROW) else {
             return Err(damaged(row, ROW, "Edm.String"));
         };
         let key = Key::new(row.key().partition(), entity_row)?;
-        Ok(Self { number, kind, key, at: row.timestamp() })
+        Ok(Self {
+            number,
+            kind,
+            key,
+            at: row.timestamp(),
+        })
     }
 }
 
@@ -132,14 +145,21 @@ pub(super) fn cursor_key(consumer: &str, partition: &PartitionKey) -> Result<Key
         .chain_update(consumer)
         .chain_update(partition.as_str())
         .finalize();
-    let row: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let row: String = hash
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     Key::new(counter_row(), row)
 }
 
 /// The row of a cursor; `done` is the number of the last change that the consumer has handled.
 pub(super) fn cursor(consumer: &str, partition: &PartitionKey, done: i64) -> Result<Entity> {
     let row = Entity::from(cursor_key(consumer, partition)?);
-    Ok(row.with(CONSUMER, consumer).with(PARTITION, partition.as_str()).with(DONE, done))
+    Ok(row
+        .with(CONSUMER, consumer)
+        .with(PARTITION, partition.as_str())
+        .with(DONE, done))
 }
 
 /// The number of the last change that the consumer of a cursor has handled.
@@ -147,7 +167,12 @@ pub(super) fn handled_number(cursor: &Entity) -> Result<i64> {
     number(cursor, DONE, 0..=MAX_NUMBER, "the number of a change, or 0")
 }
 
-fn number(row: &Entity, name: &'static str, range: RangeInclusive<i64>, expected: &str) -> Result<i64> {
+fn number(
+    row: &Entity,
+    name: &'static str,
+    range: RangeInclusive<i64>,
+    expected: &str,
+) -> Result<i64> {
     match row.get(name) {
         Some(ValueRef::Int64(number)) if range.contains(&number) => Ok(number),
         _ => Err(damaged(row, name, expected)),
@@ -164,7 +189,12 @@ pub(super) fn foreign_change(partition: &PartitionKey, number: i64) -> Error {
 }
 
 /// The error of a cursor after the last change of its feed.
-pub(super) fn foreign_cursor(consumer: &str, partition: &PartitionKey, done: i64, next: i64) -> Error {
+pub(super) fn foreign_cursor(
+    consumer: &str,
+    partition: &PartitionKey,
+    done: i64,
+    next: i64,
+) -> Error {
     Error::corrupt(format!(
         "the cursor of the consumer '{consumer}' in the partition '{partition}' is at the change {done}, and the next change of the feed gets the \
          number {next}: delete the cursor, and the consumer gets all changes again"

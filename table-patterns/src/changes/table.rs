@@ -14,7 +14,9 @@ use table_core::typed::set::{RowChange, SetWriter};
 use table_core::typed::{KeyOf, Table, TableEntity, TableGroup, TableQuery, Versioned};
 
 use super::Changes;
-use super::rows::{ChangeKind, change, counter, counter_key, following, foreign_change, next_number};
+use super::rows::{
+    ChangeKind, change, counter, counter_key, following, foreign_change, next_number,
+};
 use crate::rows::{existed, written_value};
 
 /// The maximal number of partitions whose counters a handle remembers.
@@ -63,7 +65,11 @@ enum Reads {
 impl Reads {
     /// What a write under this condition reads.
     fn before(version: &IfMatch) -> Self {
-        if *version == IfMatch::Any { Self::Entity } else { Self::Nothing }
+        if *version == IfMatch::Any {
+            Self::Entity
+        } else {
+            Self::Nothing
+        }
     }
 }
 
@@ -93,7 +99,11 @@ impl<T: TableEntity> ChangeTable<T> {
             )));
         }
         let table = Table::new(store, name)?;
-        Ok(Self { table, attempts: Conflicts::ATTEMPTS, known: Arc::default() })
+        Ok(Self {
+            table,
+            attempts: Conflicts::ATTEMPTS,
+            known: Arc::default(),
+        })
     }
 
     /// Sets the number of attempts of a write when other writers write the partition; the default is 10.
@@ -157,7 +167,10 @@ impl<T: TableEntity> ChangeTable<T> {
     /// The entity exists; the write conflicts with other writers of the partition after all attempts.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Inserted, Reads::Nothing, |group| group.insert(entity).map(drop)).await
+        self.write(&key, ChangeKind::Inserted, Reads::Nothing, |group| {
+            group.insert(entity).map(drop)
+        })
+        .await
     }
 
     /// Inserts or replaces an entity. 1 request more for a type with a `type` or a `version`.
@@ -166,7 +179,10 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`Table::upsert`]; the write conflicts with other writers of the partition after all attempts.
     pub async fn upsert(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Written, Reads::Entity, |group| group.upsert(entity).map(drop)).await
+        self.write(&key, ChangeKind::Written, Reads::Entity, |group| {
+            group.upsert(entity).map(drop)
+        })
+        .await
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value. 1
@@ -176,8 +192,10 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`Table::insert_or_merge`]; the write conflicts with other writers of the partition after all attempts.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
-        self.write(&key, ChangeKind::Written, Reads::Entity, |group| group.insert_or_merge(entity).map(drop))
-            .await
+        self.write(&key, ChangeKind::Written, Reads::Entity, |group| {
+            group.insert_or_merge(entity).map(drop)
+        })
+        .await
     }
 
     /// Replaces the entity in the version of its `#[etag]` field.
@@ -194,9 +212,12 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (key, version) = (entity.entity_key()?.into_key(), version.into());
-        self.write(&key, ChangeKind::Updated, Reads::before(&version), |group| {
-            group.replace_if(entity, version.clone()).map(drop)
-        })
+        self.write(
+            &key,
+            ChangeKind::Updated,
+            Reads::before(&version),
+            |group| group.replace_if(entity, version.clone()).map(drop),
+        )
         .await
     }
 
@@ -211,9 +232,12 @@ impl<T: TableEntity> ChangeTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (key, version) = (key.into_key(), version.into());
-        self.write(&key, ChangeKind::Updated, Reads::before(&version), |group| {
-            group.merge(&key, patch, version.clone()).map(drop)
-        })
+        self.write(
+            &key,
+            ChangeKind::Updated,
+            Reads::before(&version),
+            |group| group.merge(&key, patch, version.clone()).map(drop),
+        )
         .await
     }
 
@@ -262,8 +286,11 @@ impl<T: TableEntity> ChangeTable<T> {
     /// As [`Table::delete`]; the write conflicts with other writers of the partition after all attempts.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
-        let delete = |group: &mut TableGroup<T>| group.delete(key.clone(), version.clone()).map(drop);
-        self.write(&key, ChangeKind::Deleted, Reads::Nothing, delete).await.map(drop)
+        let delete =
+            |group: &mut TableGroup<T>| group.delete(key.clone(), version.clone()).map(drop);
+        self.write(&key, ChangeKind::Deleted, Reads::Nothing, delete)
+            .await
+            .map(drop)
     }
 
     /// Deletes the entity if it exists. Returns whether it existed.
@@ -282,8 +309,11 @@ impl<T: TableEntity> ChangeTable<T> {
         reads: Reads,
         add: impl Fn(&mut TableGroup<T>) -> Result<()> + Send + Sync,
     ) -> Result<Written> {
-        let written = self.write_all(&key.partition_key(), &[(kind, key)], reads, add).await;
-        let written = written.map_err(|error| error.root().clone().with_outcome(error.outcome()))?;
+        let written = self
+            .write_all(&key.partition_key(), &[(kind, key)], reads, add)
+            .await;
+        let written =
+            written.map_err(|error| error.root().clone().with_outcome(error.outcome()))?;
         Ok(written.into_iter().next().unwrap_or_default())
     }
 
@@ -338,10 +368,16 @@ impl<T: TableEntity> ChangeTable<T> {
                 Err(error) => error,
             };
             // The changes and the counter come after the entities: another writer has taken the number.
-            let lost_number = error.failed_index().is_some_and(|index| index >= changes.len());
+            let lost_number = error
+                .failed_index()
+                .is_some_and(|index| index >= changes.len());
             if lost_number && error.is_already_exists() && !error.is_ambiguous() {
-                let change = error.failed_index().and_then(|index| index.checked_sub(changes.len()));
-                taken = change.filter(|change| *change < changes.len()).map(|change| first + change as i64);
+                let change = error
+                    .failed_index()
+                    .and_then(|index| index.checked_sub(changes.len()));
+                taken = change
+                    .filter(|change| *change < changes.len())
+                    .map(|change| first + change as i64);
             }
             if !lost_number {
                 // Nothing has taken the number, as far as this handle knows.
@@ -363,10 +399,18 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Reads the number of the next change and the version of the counter; `None` if the partition has no change yet.
     async fn read_counter(&self, partition: &PartitionKey) -> Result<(i64, Option<ETag>)> {
         let key = counter_key(partition)?;
-        match self.table.store().get(self.table.name(), &key, None).await? {
+        match self
+            .table
+            .store()
+            .get(self.table.name(), &key, None)
+            .await?
+        {
             None => Ok((1, None)),
             Some(counter) => {
-                let version = counter.etag().cloned().ok_or_else(|| Error::missing_etag(&key))?;
+                let version = counter
+                    .etag()
+                    .cloned()
+                    .ok_or_else(|| Error::missing_etag(&key))?;
                 Ok((next_number(&counter)?, Some(version)))
             }
         }
@@ -400,22 +444,42 @@ impl<T: TableEntity> SetWriter for ChangeTable<T> {
 
     /// One operation is the counter's.
     fn most_operations(&self) -> usize {
-        self.table.store().profile().group_operations.saturating_sub(1)
+        self.table
+            .store()
+            .profile()
+            .group_operations
+            .saturating_sub(1)
     }
 
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+    fn write<'a>(
+        &'a self,
+        changes: &'a [RowChange],
+    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
         async move {
-            let Some(first) = changes.first() else { return Ok((Vec::new(), false)) };
+            let Some(first) = changes.first() else {
+                return Ok((Vec::new(), false));
+            };
             let kind = |change: &RowChange| match change.new {
                 Some(_) => ChangeKind::Updated,
                 None => ChangeKind::Deleted,
             };
-            let emitted: Vec<_> = changes.iter().map(|change| (kind(change), change.old.key())).collect();
+            let emitted: Vec<_> = changes
+                .iter()
+                .map(|change| (kind(change), change.old.key()))
+                .collect();
             let add = |group: &mut TableGroup<T>| {
-                changes.iter().try_for_each(|change| group.push(change.operation()?).map(drop))
+                changes
+                    .iter()
+                    .try_for_each(|change| group.push(change.operation()?).map(drop))
             };
-            let written =
-                self.write_all(&first.old.key().partition_key(), &emitted, Reads::Nothing, add).await?;
+            let written = self
+                .write_all(
+                    &first.old.key().partition_key(),
+                    &emitted,
+                    Reads::Nothing,
+                    add,
+                )
+                .await?;
             Ok((written, false))
         }
         .boxed()
@@ -432,12 +496,18 @@ impl<T: TableEntity> SetWriter for ChangeTable<T> {
 
 impl<T> Clone for ChangeTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), attempts: self.attempts, known: Arc::clone(&self.known) }
+        Self {
+            table: self.table.clone(),
+            attempts: self.attempts,
+            known: Arc::clone(&self.known),
+        }
     }
 }
 
 impl<T> fmt::Debug for ChangeTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChangeTable").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("ChangeTable")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }

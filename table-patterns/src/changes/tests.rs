@@ -10,7 +10,8 @@ use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
 use table_core::query::{Continuation, Page, Query};
 use table_core::queue::WorkQueue;
 use table_core::store::{
-    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile, TableStore, Written,
+    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile, TableStore,
+    Written,
 };
 use table_core::typed::TableEntity;
 
@@ -39,7 +40,11 @@ struct Indexed {
 }
 
 fn order(number: u32) -> Order {
-    Order { customer: "ann".to_owned(), number, paid: false }
+    Order {
+        customer: "ann".to_owned(),
+        number,
+        paid: false,
+    }
 }
 
 async fn open() -> Result<(ChangeTable<Order>, RequestMeter)> {
@@ -83,7 +88,11 @@ async fn a_write_is_one_group_after_the_first() -> Result<()> {
     other.insert(&order(3)).await?;
     let (done, conflict) = meter.measure(orders.insert(&order(4))).await;
     done?;
-    assert_eq!(conflict.total(), 3, "a lost number, the counter, and the group");
+    assert_eq!(
+        conflict.total(),
+        3,
+        "a lost number, the counter, and the group"
+    );
     Ok(())
 }
 
@@ -91,17 +100,42 @@ async fn a_write_is_one_group_after_the_first() -> Result<()> {
 async fn a_refused_write_emits_nothing() -> Result<()> {
     let (orders, _) = open().await?;
     orders.insert(&order(1)).await?;
-    assert!(orders.insert(&order(1)).await.unwrap_err().is_already_exists());
-    assert!(orders.delete(Order::key("ann", 9u32)?, IfMatch::Any).await.unwrap_err().is_entity_not_found());
+    assert!(
+        orders
+            .insert(&order(1))
+            .await
+            .unwrap_err()
+            .is_already_exists()
+    );
+    assert!(
+        orders
+            .delete(Order::key("ann", 9u32)?, IfMatch::Any)
+            .await
+            .unwrap_err()
+            .is_entity_not_found()
+    );
     assert!(!orders.delete_if_exists(Order::key("ann", 9u32)?).await?);
-    let refused = orders.update(Order::key("ann", 1u32)?, |_| Err(Error::invalid_request("no"))).await;
+    let refused = orders
+        .update(Order::key("ann", 1u32)?, |_| {
+            Err(Error::invalid_request("no"))
+        })
+        .await;
     assert!(refused.is_err());
-    orders.delete(Order::key("ann", 1u32)?, IfMatch::Any).await?;
+    orders
+        .delete(Order::key("ann", 1u32)?, IfMatch::Any)
+        .await?;
     let changes = orders.changes().after(&ann(), 0).await?;
-    let seen: Vec<_> = changes.iter().map(|change| (change.number, change.kind)).collect();
+    let seen: Vec<_> = changes
+        .iter()
+        .map(|change| (change.number, change.kind))
+        .collect();
     assert_eq!(seen, [(1, ChangeKind::Inserted), (2, ChangeKind::Deleted)]);
     assert_eq!(changes[1].key, *Order::key("ann", 1u32)?.key());
-    assert_eq!(orders.query().count().await?, 0, "rows of the feed are no entities");
+    assert_eq!(
+        orders.query().count().await?,
+        0,
+        "rows of the feed are no entities"
+    );
     Ok(())
 }
 
@@ -117,15 +151,25 @@ async fn a_consumer_goes_on_at_its_cursor() -> Result<()> {
     assert_eq!(delivered.failed.len(), 1);
     *handler.fails_at.lock().unwrap() = None;
     assert_eq!(mailer.run_once(&handler).await?.changes, 121);
-    assert_eq!(*handler.numbers.lock().unwrap(), (1..=250).collect::<Vec<_>>(), "in order, each once");
+    assert_eq!(
+        *handler.numbers.lock().unwrap(),
+        (1..=250).collect::<Vec<_>>(),
+        "in order, each once"
+    );
     assert_eq!(mailer.run_once(&handler).await?.changes, 0);
 
     // Another consumer gets every change. A trim removes what both have handled.
     let (search, other) = (orders.changes().consumer("search"), Collected::default());
-    assert_eq!(orders.changes().trim(&ann(), &["mailer", "search"]).await?, 0);
+    assert_eq!(
+        orders.changes().trim(&ann(), &["mailer", "search"]).await?,
+        0
+    );
     assert_eq!(search.deliver(&ann(), &other).await?, 250);
     orders.insert(&order(999)).await?;
-    assert_eq!(orders.changes().trim(&ann(), &["mailer", "search"]).await?, 250);
+    assert_eq!(
+        orders.changes().trim(&ann(), &["mailer", "search"]).await?,
+        250
+    );
     assert_eq!(search.deliver(&ann(), &other).await?, 1);
     assert_eq!(other.numbers.lock().unwrap().last(), Some(&251));
     assert!(orders.changes().trim(&ann(), &[]).await.is_err());
@@ -147,18 +191,37 @@ async fn set_operations_emit_a_change_for_each_entity() -> Result<()> {
     assert_eq!(summary.written, 60, "49 and 11 entities");
     assert_eq!(summary.unchanged, 40, "49 and 11 entities");
     assert_eq!(summary.requests, 2, "49 and 11 entities");
-    assert!(cost.total() <= 6, "a page, 2 groups, and a lost number of one of them: {}", cost.total());
+    assert!(
+        cost.total() <= 6,
+        "a page, 2 groups, and a lost number of one of them: {}",
+        cost.total()
+    );
     assert_eq!(orders.query().delete().await?.into_result()?, 100);
     let changes = orders.changes().after(&ann(), 0).await?;
-    assert_eq!(changes.iter().map(|change| change.number).collect::<Vec<_>>(), (1..=260).collect::<Vec<_>>());
-    assert_eq!(changes.iter().filter(|change| change.kind == ChangeKind::Deleted).count(), 100);
+    assert_eq!(
+        changes
+            .iter()
+            .map(|change| change.number)
+            .collect::<Vec<_>>(),
+        (1..=260).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        changes
+            .iter()
+            .filter(|change| change.kind == ChangeKind::Deleted)
+            .count(),
+        100
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn types_with_indexes_are_refused() {
     let refused = ChangeTable::<Indexed>::new(MemoryStore::new(), "Orders").unwrap_err();
-    assert!(refused.to_string().contains("the index 'paid'"), "{refused}");
+    assert!(
+        refused.to_string().contains("the index 'paid'"),
+        "{refused}"
+    );
 }
 
 /// A store that does not sort, whose scans have passed the place of the first change before it was written.
@@ -182,7 +245,17 @@ impl TableStore for Unsorted {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let mut page = self.store.query(table, &Query { top: None, ..query.clone() }, from).await?;
+        let mut page = self
+            .store
+            .query(
+                table,
+                &Query {
+                    top: None,
+                    ..query.clone()
+                },
+                from,
+            )
+            .await?;
         page.items.retain(|row| !row.key().row().ends_with("1"));
         page.items.reverse();
         page.items.truncate(query.top.unwrap_or(usize::MAX));
@@ -203,12 +276,20 @@ async fn no_change_is_skipped_where_the_store_does_not_sort() -> Result<()> {
         orders.insert(&order(number)).await?;
     }
     let numbers = |found: Vec<Change>| found.iter().map(|change| change.number).collect::<Vec<_>>();
-    assert_eq!(numbers(changes.after(&ann(), 0).await?), [1], "the scan has only 3 and 2");
+    assert_eq!(
+        numbers(changes.after(&ann(), 0).await?),
+        [1],
+        "the scan has only 3 and 2"
+    );
     assert_eq!(numbers(changes.after(&ann(), 1).await?), [2, 3]);
     for number in 4..=1200 {
         orders.insert(&order(number)).await?;
     }
-    assert_eq!(numbers(changes.after(&ann(), 11).await?), (12..=20).collect::<Vec<_>>(), "not the last ones");
+    assert_eq!(
+        numbers(changes.after(&ann(), 11).await?),
+        (12..=20).collect::<Vec<_>>(),
+        "not the last ones"
+    );
     Ok(())
 }
 
@@ -225,8 +306,16 @@ impl TableStore for Raced {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         if self.races.swap(0, Ordering::SeqCst) > 0 {
-            let other = ChangeTable::new(Arc::clone(&self.store) as Arc<dyn TableStore>, table.clone())?;
-            other.upsert(&Order { paid: true, ..order(1) }).await?;
+            let other = ChangeTable::new(
+                Arc::clone(&self.store) as Arc<dyn TableStore>,
+                table.clone(),
+            )?;
+            other
+                .upsert(&Order {
+                    paid: true,
+                    ..order(1)
+                })
+                .await?;
         }
         self.store.transact(table, group).await
     }
@@ -238,19 +327,31 @@ async fn a_write_that_accepts_any_version_reads_again_after_a_race() -> Result<(
     store.create_table(&TableName::new("Orders")?).await?;
     let raced = |races| {
         let races = AtomicUsize::new(races);
-        let raced = Raced { store: Arc::clone(&store), races };
+        let raced = Raced {
+            store: Arc::clone(&store),
+            races,
+        };
         ChangeTable::<Order>::new(Arc::new(raced) as Arc<dyn TableStore>, "Orders")
     };
     raced(1)?.upsert(&order(1)).await?; // the other writer inserts it first
     raced(1)?.upsert(&order(1)).await?;
     raced(1)?.insert_or_merge(&order(1)).await?;
     let patch = Order::patch().paid(false);
-    raced(1)?.merge(Order::key("ann", 1u32)?, &patch, IfMatch::Any).await?;
+    raced(1)?
+        .merge(Order::key("ann", 1u32)?, &patch, IfMatch::Any)
+        .await?;
     raced(1)?.replace_if(&order(1), IfMatch::Any).await?;
     let orders = raced(0)?;
     assert!(!orders.get_existing(Order::key("ann", 1u32)?).await?.paid);
     assert_eq!(orders.changes().after(&ann(), 0).await?.len(), 10);
-    assert!(raced(1)?.insert(&order(1)).await.unwrap_err().is_already_exists(), "an insert is not repeated");
+    assert!(
+        raced(1)?
+            .insert(&order(1))
+            .await
+            .unwrap_err()
+            .is_already_exists(),
+        "an insert is not repeated"
+    );
     Ok(())
 }
 
@@ -265,19 +366,29 @@ async fn a_consumer_runs_until_it_is_stopped() -> Result<()> {
         orders.insert(&order(2)).await.unwrap();
         tokio::time::sleep(Duration::from_secs(61)).await;
     };
-    let done = consumer.run(&handler, Duration::from_secs(60), later).await?;
+    let done = consumer
+        .run(&handler, Duration::from_secs(60), later)
+        .await?;
     assert_eq!(*handler.numbers.lock().unwrap(), [1, 2]);
     assert!(done.failed.is_empty(), "{done:?}");
 
     // A failure ends the run of its partition; it is reported, and tried again.
     *handler.fails_at.lock().unwrap() = Some(3);
     orders.insert(&order(3)).await?;
-    let done = consumer.run(&handler, Duration::from_secs(60), std::future::ready(())).await?;
+    let done = consumer
+        .run(&handler, Duration::from_secs(60), std::future::ready(()))
+        .await?;
     assert_eq!((done.changes, done.failed.len()), (0, 1), "{done:?}");
     let json = serde_json::to_value(&done).unwrap();
     assert_eq!(json["failed"][0][0], "ann");
     *handler.fails_at.lock().unwrap() = None;
-    assert_eq!(consumer.run(&handler, Duration::from_secs(60), std::future::ready(())).await?.changes, 1);
+    assert_eq!(
+        consumer
+            .run(&handler, Duration::from_secs(60), std::future::ready(()))
+            .await?
+            .changes,
+        1
+    );
     assert_eq!(*handler.numbers.lock().unwrap(), [1, 2, 3]);
     Ok(())
 }
@@ -286,17 +397,41 @@ async fn a_consumer_runs_until_it_is_stopped() -> Result<()> {
 #[tokio::test]
 async fn changes_become_messages() -> Result<()> {
     let (orders, _) = open().await?;
-    let queue: Arc<dyn WorkQueue> = Arc::new(TableQueue::open(MemoryStore::new(), "Queues", "mail").await?);
+    let queue: Arc<dyn WorkQueue> =
+        Arc::new(TableQueue::open(MemoryStore::new(), "Queues", "mail").await?);
     orders.insert(&order(1)).await?;
     orders.delete(Order::key("ann", 1)?, IfMatch::Any).await?;
     let to_queue = ToQueue::new(orders.table().name().clone(), Arc::clone(&queue));
-    assert_eq!(orders.changes().consumer("mail").run_once(&to_queue).await?.changes, 2);
+    assert_eq!(
+        orders
+            .changes()
+            .consumer("mail")
+            .run_once(&to_queue)
+            .await?
+            .changes,
+        2
+    );
     let received = queue.receive(10, Duration::from_secs(30)).await?;
-    let bodies: Vec<serde_json::Value> =
-        received.iter().map(|message| serde_json::from_str(&message.body).unwrap()).collect();
-    let found: Vec<_> = bodies.iter().map(|body| (&body["table"], &body["number"], &body["kind"])).collect();
-    let (table, kinds) = (serde_json::json!("Orders"), ["inserted", "deleted"].map(serde_json::Value::from));
-    assert_eq!(found, [(&table, &1.into(), &kinds[0]), (&table, &2.into(), &kinds[1])], "{bodies:?}");
+    let bodies: Vec<serde_json::Value> = received
+        .iter()
+        .map(|message| serde_json::from_str(&message.body).unwrap())
+        .collect();
+    let found: Vec<_> = bodies
+        .iter()
+        .map(|body| (&body["table"], &body["number"], &body["kind"]))
+        .collect();
+    let (table, kinds) = (
+        serde_json::json!("Orders"),
+        ["inserted", "deleted"].map(serde_json::Value::from),
+    );
+    assert_eq!(
+        found,
+        [
+            (&table, &1.into(), &kinds[0]),
+            (&table, &2.into(), &kinds[1])
+        ],
+        "{bodies:?}"
+    );
     Ok(())
 }
 
@@ -305,7 +440,11 @@ async fn changes_become_messages() -> Result<()> {
 fn the_rows_of_a_feed_are_parts_of_entities() -> Result<()> {
     use table_core::model::{Key, RowKind};
     let change = Key::new("ann", super::rows::change_row(1))?;
-    for key in [super::rows::counter_key(&ann())?, change, super::rows::cursor_key("consumer", &ann())?] {
+    for key in [
+        super::rows::counter_key(&ann())?,
+        change,
+        super::rows::cursor_key("consumer", &ann())?,
+    ] {
         assert_eq!(key.row_kind(), RowKind::Part, "{key}");
     }
     Ok(())
@@ -314,25 +453,43 @@ fn the_rows_of_a_feed_are_parts_of_entities() -> Result<()> {
 /// The numbers that a consumer gets of a partition with this planted row, and the error that ends it.
 async fn delivered(orders: &ChangeTable<Order>) -> Result<(Vec<i64>, String)> {
     let collected = Collected::default();
-    let done = orders.changes().consumer("mail").run_once(&collected).await?;
-    let errors: Vec<_> =
-        done.failed.iter().map(|(partition, error)| format!("{partition}: {error}")).collect();
+    let done = orders
+        .changes()
+        .consumer("mail")
+        .run_once(&collected)
+        .await?;
+    let errors: Vec<_> = done
+        .failed
+        .iter()
+        .map(|(partition, error)| format!("{partition}: {error}"))
+        .collect();
     Ok((collected.numbers.into_inner().unwrap(), errors.join("; ")))
 }
 
 async fn plant(orders: &ChangeTable<Order>, row: Entity) -> Result<()> {
     let table = orders.table();
-    table.store().write(table.name(), Operation::InsertOrReplace(row)).await.map(drop)
+    table
+        .store()
+        .write(table.name(), Operation::InsertOrReplace(row))
+        .await
+        .map(drop)
 }
 
 /// Changes that the feed did not write are named; the changes before them are delivered.
 #[tokio::test]
 async fn a_planted_change_ends_the_delivery_before_it() -> Result<()> {
     let like_change = |row: &str| -> Result<Entity> {
-        Ok(Entity::new("ann", format!("~~changes~{row}"))?.with("Kind", "written").with("Row", "1"))
+        Ok(Entity::new("ann", format!("~~changes~{row}"))?
+            .with("Kind", "written")
+            .with("Row", "1"))
     };
-    let planted =
-        ["9223372036854775807", "9223372036854775806", "0000000000000000009", "1x", "-000000000000000001"];
+    let planted = [
+        "9223372036854775807",
+        "9223372036854775806",
+        "0000000000000000009",
+        "1x",
+        "-000000000000000001",
+    ];
     for row in planted {
         let (orders, _) = open().await?;
         orders.insert(&order(1)).await?;
@@ -341,7 +498,10 @@ async fn a_planted_change_ends_the_delivery_before_it() -> Result<()> {
         let (numbers, error) = delivered(&orders).await?;
         assert_eq!(numbers, [1, 2], "{row}");
         // A row that sorts before all numbers is never read.
-        assert!(error.contains(&format!("~~changes~{row}")) || row.starts_with('-'), "{row}: {error}");
+        assert!(
+            error.contains(&format!("~~changes~{row}")) || row.starts_with('-'),
+            "{row}: {error}"
+        );
         // The next run stops there too, and the cursor did not pass the row.
         let (numbers, again) = delivered(&orders).await?;
         assert_eq!((numbers, again), (Vec::new(), error), "{row}");
@@ -358,10 +518,17 @@ async fn a_planted_change_ends_the_delivery_before_it() -> Result<()> {
 async fn a_planted_change_under_the_next_number_is_named_by_the_writer() -> Result<()> {
     let (orders, meter) = open().await?;
     orders.insert(&order(1)).await?;
-    plant(&orders, Entity::new("ann", "~~changes~0000000000000000002")?.with("Kind", "written")).await?;
+    plant(
+        &orders,
+        Entity::new("ann", "~~changes~0000000000000000002")?.with("Kind", "written"),
+    )
+    .await?;
     let (error, cost) = meter.measure(orders.insert(&order(2))).await;
     let error = error.unwrap_err();
-    assert!(error.to_string().contains("~~changes~0000000000000000002"), "{error}");
+    assert!(
+        error.to_string().contains("~~changes~0000000000000000002"),
+        "{error}"
+    );
     assert_eq!(error.outcome(), Outcome::NotApplied);
     assert_eq!(cost.total(), 2, "the refused group, and the counter");
     Ok(())
@@ -399,7 +566,10 @@ async fn a_planted_cursor_is_named() -> Result<()> {
         plant(&orders, super::rows::cursor("mail", &ann(), done)?).await?;
         let (numbers, error) = delivered(&orders).await?;
         assert_eq!(numbers, Vec::<i64>::new(), "{done}");
-        assert!(error.contains("cursor") || error.contains("'~~changes'"), "{done}: {error}");
+        assert!(
+            error.contains("cursor") || error.contains("'~~changes'"),
+            "{done}: {error}"
+        );
         assert_eq!(orders.changes().after(&ann(), done.max(1)).await?, []);
     }
     Ok(())

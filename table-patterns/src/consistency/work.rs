@@ -22,7 +22,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A pause that doubles with each attempt: `first` after attempt 1, and `longest` at most.
 pub(crate) fn doubled(first: Duration, attempt: u32, longest: Duration) -> Duration {
-    first.saturating_mul(2u32.saturating_pow(attempt.saturating_sub(1))).min(longest)
+    first
+        .saturating_mul(2u32.saturating_pow(attempt.saturating_sub(1)))
+        .min(longest)
 }
 
 /// The time for which a poisoned message is hidden after a receive: from 10 ms to a lease. A queue sets such a message aside after some
@@ -34,8 +36,10 @@ pub(crate) fn poison_pause(receives: u32, lease: Duration) -> Duration {
 /// Whether an error is that of the infrastructure and not of the work: the store is unavailable, denies access, or its answer was lost.
 /// Waiting can repair such an error.
 pub(crate) fn is_infrastructure_error(error: &Error) -> bool {
-    let kinds =
-        matches!(error.kind(), ErrorKind::Service(_) | ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
+    let kinds = matches!(
+        error.kind(),
+        ErrorKind::Service(_) | ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_)
+    );
     kinds || error.is_transient() || error.is_ambiguous()
 }
 
@@ -62,7 +66,10 @@ impl WorkerSlots {
     pub(crate) fn new(concurrency: usize) -> Self {
         // `release_while` adds permits: keep room for them.
         let all = concurrency.min(Semaphore::MAX_PERMITS / 2);
-        Self { free: Semaphore::new(all), all }
+        Self {
+            free: Semaphore::new(all),
+            all,
+        }
     }
 
     /// Releases the slot of the caller during a wait, then waits for a slot again.
@@ -110,7 +117,11 @@ pub(crate) async fn work_through<W: Future<Output = ()>>(
         let free = slots.free_slots(under_way.len());
         let failed = match alongside(&mut under_way, queue.receive(free, pace.visibility)).await {
             Ok(messages) => {
-                under_way.extend(messages.into_iter().map(|message| slots.hold_while(handle(message))));
+                under_way.extend(
+                    messages
+                        .into_iter()
+                        .map(|message| slots.hold_while(handle(message))),
+                );
                 None
             }
             Err(error) => Some(error),
@@ -162,7 +173,9 @@ pub(crate) async fn run_while_hidden<T>(
             // After an error another worker may receive the message too. The claim of the work's row excludes it.
             Err(_) => match queue.renew(receipt, visibility).await {
                 Ok(renewed) => *receipt = renewed,
-                Err(error) => tracing::debug!(%error, "the visibility of a message was not renewed"),
+                Err(error) => {
+                    tracing::debug!(%error, "the visibility of a message was not renewed")
+                }
             },
         }
     }
@@ -190,9 +203,17 @@ pub(crate) async fn put_back(queue: &dyn WorkQueue, message: &Message) -> Result
 }
 
 /// Waits until the next receive: until the pause ends or, if the queue is available, until a message is finished.
-async fn wait<W: Future<Output = ()>>(under_way: &mut FuturesUnordered<W>, idle: Duration, failures: u32) {
+async fn wait<W: Future<Output = ()>>(
+    under_way: &mut FuturesUnordered<W>,
+    idle: Duration,
+    failures: u32,
+) {
     if failures > 0 {
-        let pause = doubled(idle.max(FIRST_PAUSE), failures.saturating_add(1), LONGEST_PAUSE);
+        let pause = doubled(
+            idle.max(FIRST_PAUSE),
+            failures.saturating_add(1),
+            LONGEST_PAUSE,
+        );
         alongside(under_way, sleep(pause)).await;
     } else if under_way.is_empty() {
         sleep(idle).await;

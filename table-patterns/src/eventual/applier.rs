@@ -48,9 +48,11 @@ impl WorkFailure {
     /// The failure of a step. The kind of a handler's error says whether the step only has to wait.
     pub(super) fn at(step: &Step, error: Error) -> Self {
         match step {
-            Step::Handle { .. } => {
-                Self { counts: !(error.is_transient() || error.is_ambiguous()), error, recorded: None }
-            }
+            Step::Handle { .. } => Self {
+                counts: !(error.is_transient() || error.is_ambiguous()),
+                error,
+                recorded: None,
+            },
             _ => error.into(),
         }
     }
@@ -58,7 +60,11 @@ impl WorkFailure {
 
 impl From<Error> for WorkFailure {
     fn from(error: Error) -> Self {
-        Self { counts: !is_infrastructure_error(&error), error, recorded: None }
+        Self {
+            counts: !is_infrastructure_error(&error),
+            error,
+            recorded: None,
+        }
     }
 }
 
@@ -81,8 +87,17 @@ impl Coordinator {
         record: TransactionRecord,
         lease: Lease,
     ) -> Result<TransactionProgress, WorkFailure> {
-        self.emit(record.id, TransactionEventKind::Claimed { step: record.next });
-        Applier { coordinator: self, record, lease }.run(transaction).await
+        self.emit(
+            record.id,
+            TransactionEventKind::Claimed { step: record.next },
+        );
+        Applier {
+            coordinator: self,
+            record,
+            lease,
+        }
+        .run(transaction)
+        .await
     }
 
     /// Records that the plan of a claimed transaction cannot be read, as a failure of the next step.
@@ -93,20 +108,36 @@ impl Coordinator {
         error: Error,
     ) -> WorkFailure {
         let step = record.next;
-        Applier { coordinator: self, record, lease }.record_failure(step, error.into()).await
+        Applier {
+            coordinator: self,
+            record,
+            lease,
+        }
+        .record_failure(step, error.into())
+        .await
     }
 }
 
 impl Applier<'_> {
-    async fn run(mut self, transaction: &EventualTransaction) -> Result<TransactionProgress, WorkFailure> {
+    async fn run(
+        mut self,
+        transaction: &EventualTransaction,
+    ) -> Result<TransactionProgress, WorkFailure> {
         let (coordinator, steps) = (self.coordinator, transaction.steps());
         if self.record.steps != steps.len() {
-            let TransactionRecord { id, steps: named, next, .. } = self.record;
+            let TransactionRecord {
+                id,
+                steps: named,
+                next,
+                ..
+            } = self.record;
             let error = format!(
                 "the record of the transaction {id} names {named} steps, and its plan has {}",
                 steps.len()
             );
-            return Err(self.record_failure(next, Error::corrupt(error).into()).await);
+            return Err(self
+                .record_failure(next, Error::corrupt(error).into())
+                .await);
         }
         while self.record.next < steps.len() {
             let stage = transaction.stage(self.record.next);
@@ -115,7 +146,11 @@ impl Applier<'_> {
                 // resources.
                 if let Err(error) = steps[n].check_resources(&coordinator.resources) {
                     // Another worker may have the resource: the failure does not count.
-                    let failure = WorkFailure { error, counts: false, recorded: None };
+                    let failure = WorkFailure {
+                        error,
+                        counts: false,
+                        recorded: None,
+                    };
                     return Err(self.record_failure(n, failure).await);
                 }
             }
@@ -131,13 +166,22 @@ impl Applier<'_> {
                 return Ok(TransactionProgress::Pending);
             }
             for step in stage {
-                coordinator
-                    .emit(self.record.id, TransactionEventKind::Done { step, steps: self.record.steps });
+                coordinator.emit(
+                    self.record.id,
+                    TransactionEventKind::Done {
+                        step,
+                        steps: self.record.steps,
+                    },
+                );
             }
         }
-        self.coordinator.emit(self.record.id, TransactionEventKind::Applied);
+        self.coordinator
+            .emit(self.record.id, TransactionEventKind::Applied);
         // Only now: until the record says *applied*, another worker may need the pieces to go on.
-        self.coordinator.transactions.remove_pieces(self.record.plan_ref()).await?;
+        self.coordinator
+            .transactions
+            .remove_pieces(self.record.plan_ref())
+            .await?;
         Ok(TransactionProgress::Applied)
     }
 
@@ -146,25 +190,40 @@ impl Applier<'_> {
     /// An ambiguous failure comes first: its request may still take effect, so the claim must stay. Then comes a failure
     /// that counts, so that a step which always fails is found beside one that waits for a store.
     fn decisive(&self, mut failures: Vec<(usize, WorkFailure)>) -> Option<(usize, WorkFailure)> {
-        failures.sort_by_key(|(step, failure)| (!failure.error.is_ambiguous(), !failure.counts, *step));
+        failures
+            .sort_by_key(|(step, failure)| (!failure.error.is_ambiguous(), !failure.counts, *step));
         let mut failures = failures.into_iter();
         let decisive = failures.next();
         for (step, WorkFailure { error, .. }) in failures {
-            self.coordinator.emit(self.record.id, TransactionEventKind::Failed { step, error });
+            self.coordinator
+                .emit(self.record.id, TransactionEventKind::Failed { step, error });
         }
         decisive
     }
 
     /// Records the steps before `next` as done. Returns whether the claim still holds.
     async fn advance(&mut self, next: usize) -> Result<bool> {
-        let state = if next == self.record.steps { State::Applied } else { State::Running };
-        self.renew(TransactionRecord { next, state, error: None, failures: 0, ..self.record.clone() }).await
+        let state = if next == self.record.steps {
+            State::Applied
+        } else {
+            State::Running
+        };
+        self.renew(TransactionRecord {
+            next,
+            state,
+            error: None,
+            failures: 0,
+            ..self.record.clone()
+        })
+        .await
     }
 
     /// Replaces the record, which renews the claim. Returns whether the claim still holds.
     async fn renew(&mut self, record: TransactionRecord) -> Result<bool> {
         let lease = Lease::start(self.coordinator.timing);
-        let Some(record) = self.coordinator.transactions.replace(record).await? else { return Ok(false) };
+        let Some(record) = self.coordinator.transactions.replace(record).await? else {
+            return Ok(false);
+        };
         (self.record, self.lease) = (record, lease);
         Ok(true)
     }
@@ -200,7 +259,10 @@ impl Applier<'_> {
     /// lost answers of the queue raise it too.
     async fn record_failure(mut self, step: usize, failure: WorkFailure) -> WorkFailure {
         let WorkFailure { error, counts, .. } = failure;
-        let failed = TransactionEventKind::Failed { step, error: error.clone() };
+        let failed = TransactionEventKind::Failed {
+            step,
+            error: error.clone(),
+        };
         self.coordinator.emit(self.record.id, failed);
         let mut record = self.record.clone();
         record.set_last_error(&error);
@@ -225,7 +287,11 @@ impl Applier<'_> {
                 None
             }
         };
-        WorkFailure { error, counts, recorded }
+        WorkFailure {
+            error,
+            counts,
+            recorded,
+        }
     }
 }
 
@@ -239,16 +305,24 @@ impl Coordinator {
         stage: Range<usize>,
     ) -> Vec<(usize, WorkFailure)> {
         let work = stream::iter(stage).map(async |step| {
-            let done = self.run_step(StepId { transaction, step }, &steps[step]).await;
-            done.err().map(|error| (step, WorkFailure::at(&steps[step], error)))
+            let done = self
+                .run_step(StepId { transaction, step }, &steps[step])
+                .await;
+            done.err()
+                .map(|error| (step, WorkFailure::at(&steps[step], error)))
         });
-        work.buffer_unordered(self.concurrency).filter_map(std::future::ready).collect().await
+        work.buffer_unordered(self.concurrency)
+            .filter_map(std::future::ready)
+            .collect()
+            .await
     }
 
     async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
             // Held until the write is done: a change of the manifest waits for it.
-            let _plain_write = self.plain_write(store, table, WriteTarget::of(&operation)).await?;
+            let _plain_write = self
+                .plain_write(store, table, WriteTarget::of(&operation))
+                .await?;
             let store = self.resources.store(store)?;
             return match store.write(table, operation).await {
                 // A delete of a missing entity is done. A replace must not bring a deleted entity back.
@@ -258,9 +332,13 @@ impl Coordinator {
         }
         match step {
             Step::Move { from, to } => self.move_entity(step, from, to).await,
-            Step::PutBlob { blobs, path, bytes } => put_blob(&self.resources, blobs, path, bytes).await,
+            Step::PutBlob { blobs, path, bytes } => {
+                put_blob(&self.resources, blobs, path, bytes).await
+            }
             Step::DeleteBlob { blobs, path } => delete_blob(&self.resources, blobs, path).await,
-            Step::Handle { handler, payload } => self.resources.handler(handler)?.run(id, payload).await,
+            Step::Handle { handler, payload } => {
+                self.resources.handler(handler)?.run(id, payload).await
+            }
             _ => Ok(()),
         }
     }
@@ -268,7 +346,10 @@ impl Coordinator {
     /// Reads the entity, writes it to the target, and deletes the version that was read. Starts over if the
     /// entity has changed: a concurrent change is moved too, never lost.
     async fn move_entity(&self, step: &Step, from: &Place, to: &Place) -> Result<()> {
-        let (source, target) = (self.resources.store(&from.store)?, self.resources.store(&to.store)?);
+        let (source, target) = (
+            self.resources.store(&from.store)?,
+            self.resources.store(&to.store)?,
+        );
         for _ in 0..MOVE_ATTEMPTS {
             let Some(entity) = source.get(&from.table, &from.key, None).await? else {
                 // An earlier run of this step may have moved the entity and died before it recorded that.
@@ -277,11 +358,15 @@ impl Coordinator {
             // Held until the write is done, as above.
             let _plain_writes = self.permit_move(step, &entity).await?;
             check_movable(&from.table, &entity)?;
-            let Some(etag) = entity.etag().cloned() else { break };
+            let Some(etag) = entity.etag().cloned() else {
+                break;
+            };
             let moved = entity.with_system(None, None).with_key(to.key.clone());
             // The target first: a crash between the two writes leaves the entity in both places, and the step
             // runs again.
-            target.write(&to.table, Operation::InsertOrReplace(moved)).await?;
+            target
+                .write(&to.table, Operation::InsertOrReplace(moved))
+                .await?;
             let delete = Operation::Delete(from.key.clone(), etag.into());
             match source.write(&from.table, delete).await {
                 Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => {}

@@ -7,7 +7,12 @@ use table_core::store::{Error, Outcome, Result};
 use super::resources::Resources;
 use crate::blobs::blob_error;
 
-pub(super) async fn put_blob(resources: &Resources, blobs: &str, path: &str, bytes: &[u8]) -> Result<()> {
+pub(super) async fn put_blob(
+    resources: &Resources,
+    blobs: &str,
+    path: &str,
+    bytes: &[u8],
+) -> Result<()> {
     let payload = PutPayload::from(bytes.to_vec());
     let put = resources.blobs(blobs)?.put(&parse(path)?, payload).await;
     put.map(drop).map_err(blob_step_error)
@@ -29,12 +34,17 @@ pub(super) fn check_path(path: &str) -> Result<()> {
 }
 
 fn parse(path: &str) -> Result<Path> {
-    Path::parse(path).map_err(|e| Error::invalid_request(format!("{path:?} is not a valid blob path: {e}")))
+    Path::parse(path)
+        .map_err(|e| Error::invalid_request(format!("{path:?} is not a valid blob path: {e}")))
 }
 
 /// A blob store's error. The blob store does not say whether a failed request took effect, except where it
 /// refused the request: every transient error is ambiguous.
 fn blob_step_error(error: object_store::Error) -> Error {
     let error = blob_error(error);
-    if error.is_transient() { error.with_outcome(Outcome::Ambiguous) } else { error }
+    if error.is_transient() {
+        error.with_outcome(Outcome::Ambiguous)
+    } else {
+        error
+    }
 }

@@ -99,13 +99,25 @@ impl Coordinator {
         resources: Resources,
     ) -> Result<Self> {
         let (store, table) = (store.into_shared(), TableName::new(table)?);
-        store.profile().check_reads("eventually consistent transactions")?;
+        store
+            .profile()
+            .check_reads("eventually consistent transactions")?;
         store.create_table_if_missing(&table).await?;
         let (transactions, timing) = (TransactionTable { store, table }, Timing::default());
         let retry = Duration::from_secs(5);
         let manifests = Arc::default();
         let (attempts, concurrency, listener) = (5, 16, None);
-        Ok(Self { transactions, queue, resources, timing, manifests, attempts, concurrency, retry, listener })
+        Ok(Self {
+            transactions,
+            queue,
+            resources,
+            timing,
+            manifests,
+            attempts,
+            concurrency,
+            retry,
+            listener,
+        })
     }
 
     /// Sets the lease of claims and the time limits of requests. Use the same timing in every process.
@@ -141,14 +153,22 @@ impl Coordinator {
 
     /// Sets a listener for the events of transactions in this process.
     #[must_use]
-    pub fn on_event(mut self, listener: impl Fn(&TransactionEvent) + Send + Sync + 'static) -> Self {
+    pub fn on_event(
+        mut self,
+        listener: impl Fn(&TransactionEvent) + Send + Sync + 'static,
+    ) -> Self {
         self.listener = Some(Arc::new(listener));
         self
     }
 
     /// The same coordinator, which calls another listener as well.
-    pub(crate) fn also_on_event(self, also: impl Fn(&TransactionEvent) + Send + Sync + 'static) -> Self {
-        let Some(first) = self.listener.clone() else { return self.on_event(also) };
+    pub(crate) fn also_on_event(
+        self,
+        also: impl Fn(&TransactionEvent) + Send + Sync + 'static,
+    ) -> Self {
+        let Some(first) = self.listener.clone() else {
+            return self.on_event(also);
+        };
         self.on_event(move |event| {
             first(event);
             also(event);

@@ -36,7 +36,10 @@ macro_rules! moves {
         impl<T: $entity> Moves for $table<T> {
             async fn move_entity(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
                 match self.move_to(key, target, to).await {
-                    Err(error) if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied => {
+                    Err(error)
+                        if error.is_entity_not_found()
+                            && error.outcome() == Outcome::NotApplied =>
+                    {
                         Ok(false)
                     }
                     moved => moved.map(|()| true),
@@ -128,7 +131,9 @@ impl<M: Moves> StepHandler for Mover<M> {
 
 /// The payload of a step by a mover: the keys of source and target.
 pub(super) fn payload(key: &Key, to: &Key) -> Vec<u8> {
-    serde_json::json!([key.partition(), key.row(), to.partition(), to.row()]).to_string().into_bytes()
+    serde_json::json!([key.partition(), key.row(), to.partition(), to.row()])
+        .to_string()
+        .into_bytes()
 }
 
 fn keys(payload: &[u8]) -> Result<(Key, Key)> {

@@ -83,11 +83,23 @@ impl EventualTransaction {
     /// A transaction without steps, under an id that the caller can derive again. Submitted twice under one id, the
     /// transaction is done once.
     pub const fn with_id(id: TransactionId) -> Self {
-        Self { id, steps: Vec::new(), together: Vec::new() }
+        Self {
+            id,
+            steps: Vec::new(),
+            together: Vec::new(),
+        }
     }
 
-    pub(super) const fn from_parts(id: TransactionId, steps: Vec<Step>, together: Vec<Range<usize>>) -> Self {
-        Self { id, steps, together }
+    pub(super) const fn from_parts(
+        id: TransactionId,
+        steps: Vec<Step>,
+        together: Vec<Range<usize>>,
+    ) -> Self {
+        Self {
+            id,
+            steps,
+            together,
+        }
     }
 
     /// The id of this transaction.
@@ -157,19 +169,36 @@ impl EventualTransaction {
     /// Appends a [`Step::Upsert`]: inserts or replaces an entity.
     #[must_use]
     pub fn upsert(self, store: impl Into<String>, table: TableName, entity: Entity) -> Self {
-        self.then(Step::Upsert { store: store.into(), table, entity })
+        self.then(Step::Upsert {
+            store: store.into(),
+            table,
+            entity,
+        })
     }
 
     /// Appends a [`Step::UpsertMerge`]: inserts an entity or merges its properties into the stored one.
     #[must_use]
     pub fn upsert_merge(self, store: impl Into<String>, table: TableName, entity: Entity) -> Self {
-        self.then(Step::UpsertMerge { store: store.into(), table, entity })
+        self.then(Step::UpsertMerge {
+            store: store.into(),
+            table,
+            entity,
+        })
     }
 
     /// Appends a [`Step::ReplaceIfExists`]: replaces an entity if it exists.
     #[must_use]
-    pub fn replace_if_exists(self, store: impl Into<String>, table: TableName, entity: Entity) -> Self {
-        self.then(Step::ReplaceIfExists { store: store.into(), table, entity })
+    pub fn replace_if_exists(
+        self,
+        store: impl Into<String>,
+        table: TableName,
+        entity: Entity,
+    ) -> Self {
+        self.then(Step::ReplaceIfExists {
+            store: store.into(),
+            table,
+            entity,
+        })
     }
 
     /// Appends a [`Step::DeleteIfExists`]: deletes an entity if it exists.
@@ -199,19 +228,29 @@ impl EventualTransaction {
         path: impl Into<String>,
         bytes: impl Into<Vec<u8>>,
     ) -> Self {
-        self.then(Step::PutBlob { blobs: blobs.into(), path: path.into(), bytes: bytes.into() })
+        self.then(Step::PutBlob {
+            blobs: blobs.into(),
+            path: path.into(),
+            bytes: bytes.into(),
+        })
     }
 
     /// Appends a [`Step::DeleteBlob`]: deletes a blob if it exists.
     #[must_use]
     pub fn delete_blob(self, blobs: impl Into<String>, path: impl Into<String>) -> Self {
-        self.then(Step::DeleteBlob { blobs: blobs.into(), path: path.into() })
+        self.then(Step::DeleteBlob {
+            blobs: blobs.into(),
+            path: path.into(),
+        })
     }
 
     /// Appends a [`Step::Handle`]: calls a handler.
     #[must_use]
     pub fn handle(self, handler: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
-        self.then(Step::Handle { handler: handler.into(), payload: payload.into() })
+        self.then(Step::Handle {
+            handler: handler.into(),
+            payload: payload.into(),
+        })
     }
 
     /// Checks the plan and returns it as text.
@@ -224,7 +263,9 @@ impl EventualTransaction {
                 "the transaction has no step: append one, for example by `upsert`",
             ));
         }
-        self.steps.iter().try_for_each(|step| step.check(resources))?;
+        self.steps
+            .iter()
+            .try_for_each(|step| step.check(resources))?;
         self.together
             .iter()
             .try_for_each(|stage| check_independent(&self.steps[stage.clone()], resources))?;
@@ -234,7 +275,11 @@ impl EventualTransaction {
             Error::invalid_request(format!("the plan of a transaction cannot be encoded: {e}"))
         })?;
         if text.len() > PLAN_BYTES {
-            return Err(Error::limit("bytes of a transaction's plan", PLAN_BYTES, text.len()));
+            return Err(Error::limit(
+                "bytes of a transaction's plan",
+                PLAN_BYTES,
+                text.len(),
+            ));
         }
         Ok(text)
     }
@@ -255,7 +300,10 @@ pub(super) fn fingerprint(text: &str) -> i64 {
 /// A message of the queue, parsed.
 pub(super) enum PlanMessage {
     /// The message contains the plan: sending the message was the commit.
-    Inline { plan: EventualTransaction, hash: i64 },
+    Inline {
+        plan: EventualTransaction,
+        hash: i64,
+    },
     /// The message points at a plan in the transaction table: inserting the record is the commit.
     Stored(StoredPlan),
 }
@@ -270,16 +318,26 @@ pub(super) struct StoredPlan {
 
 impl StoredPlan {
     pub(super) const fn new(plan: PlanRef) -> Self {
-        Self { stored: plan.id.uuid(), pieces: plan.pieces, hash: plan.hash }
+        Self {
+            stored: plan.id.uuid(),
+            pieces: plan.pieces,
+            hash: plan.hash,
+        }
     }
 
     pub(super) const fn plan_ref(self) -> PlanRef {
-        PlanRef { id: TransactionId::from_uuid(self.stored), hash: self.hash, pieces: self.pieces }
+        PlanRef {
+            id: TransactionId::from_uuid(self.stored),
+            hash: self.hash,
+            pieces: self.pieces,
+        }
     }
 
     pub(super) fn to_text(self) -> Result<String> {
         serde_json::to_string(&self).map_err(|e| {
-            Error::invalid_request(format!("the message of a transaction cannot be encoded: {e}"))
+            Error::invalid_request(format!(
+                "the message of a transaction cannot be encoded: {e}"
+            ))
         })
     }
 }
@@ -299,7 +357,10 @@ impl PlanMessage {
                 )))
             };
         }
-        Ok(Self::Inline { plan: EventualTransaction::parse(text)?, hash: fingerprint(text) })
+        Ok(Self::Inline {
+            plan: EventualTransaction::parse(text)?,
+            hash: fingerprint(text),
+        })
     }
 
     pub(super) const fn id(&self) -> TransactionId {
@@ -308,7 +369,11 @@ impl PlanMessage {
 
     pub(super) const fn plan_ref(&self) -> PlanRef {
         match self {
-            Self::Inline { plan, hash } => PlanRef { id: plan.id(), hash: *hash, pieces: 0 },
+            Self::Inline { plan, hash } => PlanRef {
+                id: plan.id(),
+                hash: *hash,
+                pieces: 0,
+            },
             Self::Stored(stored) => stored.plan_ref(),
         }
     }

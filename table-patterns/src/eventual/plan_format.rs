@@ -25,14 +25,38 @@ pub(super) struct PlanFormat {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 enum StepFormat {
-    Upsert { at: PlaceFormat, properties: String },
-    UpsertMerge { at: PlaceFormat, properties: String },
-    ReplaceIfExists { at: PlaceFormat, properties: String },
-    DeleteIfExists { at: PlaceFormat },
-    Move { at: PlaceFormat, to: PlaceFormat },
-    PutBlob { blobs: String, path: String, bytes: String },
-    DeleteBlob { blobs: String, path: String },
-    Handle { handler: String, payload: String },
+    Upsert {
+        at: PlaceFormat,
+        properties: String,
+    },
+    UpsertMerge {
+        at: PlaceFormat,
+        properties: String,
+    },
+    ReplaceIfExists {
+        at: PlaceFormat,
+        properties: String,
+    },
+    DeleteIfExists {
+        at: PlaceFormat,
+    },
+    Move {
+        at: PlaceFormat,
+        to: PlaceFormat,
+    },
+    PutBlob {
+        blobs: String,
+        path: String,
+        bytes: String,
+    },
+    DeleteBlob {
+        blobs: String,
+        path: String,
+    },
+    Handle {
+        handler: String,
+        payload: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,12 +69,24 @@ struct PlaceFormat {
 
 impl PlanFormat {
     pub(super) fn of(transaction: &EventualTransaction) -> Result<Self> {
-        let steps = transaction.steps().iter().map(StepFormat::of).collect::<Result<_>>()?;
-        Ok(Self { id: transaction.id().uuid(), steps, together: transaction.stages_together().to_vec() })
+        let steps = transaction
+            .steps()
+            .iter()
+            .map(StepFormat::of)
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            id: transaction.id().uuid(),
+            steps,
+            together: transaction.stages_together().to_vec(),
+        })
     }
 
     pub(super) fn into_transaction(self) -> Result<EventualTransaction> {
-        let steps = self.steps.into_iter().map(StepFormat::into_step).collect::<Result<Vec<_>>>()?;
+        let steps = self
+            .steps
+            .into_iter()
+            .map(StepFormat::into_step)
+            .collect::<Result<Vec<_>>>()?;
         if steps.is_empty() {
             return Err(Error::corrupt("a stored plan has no step"));
         }
@@ -58,35 +94,65 @@ impl PlanFormat {
         for stage in &self.together {
             // The text may be from another version of the program. A worker slices the steps by these ranges.
             if stage.start < after || stage.end > steps.len() || stage.len() < 2 {
-                return Err(Error::corrupt("a stored plan joins steps that it does not have"));
+                return Err(Error::corrupt(
+                    "a stored plan joins steps that it does not have",
+                ));
             }
             after = stage.end;
         }
-        Ok(EventualTransaction::from_parts(TransactionId::from_uuid(self.id), steps, self.together))
+        Ok(EventualTransaction::from_parts(
+            TransactionId::from_uuid(self.id),
+            steps,
+            self.together,
+        ))
     }
 }
 
 impl StepFormat {
     fn of(step: &Step) -> Result<Self> {
         Ok(match step {
-            Step::Upsert { store, table, entity } => {
-                Self::Upsert { at: at(store, table, entity.key()), properties: packed(entity)? }
-            }
-            Step::UpsertMerge { store, table, entity } => {
-                Self::UpsertMerge { at: at(store, table, entity.key()), properties: packed(entity)? }
-            }
-            Step::ReplaceIfExists { store, table, entity } => {
-                Self::ReplaceIfExists { at: at(store, table, entity.key()), properties: packed(entity)? }
-            }
+            Step::Upsert {
+                store,
+                table,
+                entity,
+            } => Self::Upsert {
+                at: at(store, table, entity.key()),
+                properties: packed(entity)?,
+            },
+            Step::UpsertMerge {
+                store,
+                table,
+                entity,
+            } => Self::UpsertMerge {
+                at: at(store, table, entity.key()),
+                properties: packed(entity)?,
+            },
+            Step::ReplaceIfExists {
+                store,
+                table,
+                entity,
+            } => Self::ReplaceIfExists {
+                at: at(store, table, entity.key()),
+                properties: packed(entity)?,
+            },
             Step::DeleteIfExists(place) => Self::DeleteIfExists { at: place.into() },
-            Step::Move { from, to } => Self::Move { at: from.into(), to: to.into() },
-            Step::PutBlob { blobs, path, bytes } => {
-                Self::PutBlob { blobs: blobs.clone(), path: path.clone(), bytes: STANDARD.encode(bytes) }
-            }
-            Step::DeleteBlob { blobs, path } => Self::DeleteBlob { blobs: blobs.clone(), path: path.clone() },
-            Step::Handle { handler, payload } => {
-                Self::Handle { handler: handler.clone(), payload: STANDARD.encode(payload) }
-            }
+            Step::Move { from, to } => Self::Move {
+                at: from.into(),
+                to: to.into(),
+            },
+            Step::PutBlob { blobs, path, bytes } => Self::PutBlob {
+                blobs: blobs.clone(),
+                path: path.clone(),
+                bytes: STANDARD.encode(bytes),
+            },
+            Step::DeleteBlob { blobs, path } => Self::DeleteBlob {
+                blobs: blobs.clone(),
+                path: path.clone(),
+            },
+            Step::Handle { handler, payload } => Self::Handle {
+                handler: handler.clone(),
+                payload: STANDARD.encode(payload),
+            },
         })
     }
 
@@ -94,21 +160,43 @@ impl StepFormat {
         Ok(match self {
             Self::Upsert { at, properties } => {
                 let (store, table, entity) = at.into_entity(&properties)?;
-                Step::Upsert { store, table, entity }
+                Step::Upsert {
+                    store,
+                    table,
+                    entity,
+                }
             }
             Self::UpsertMerge { at, properties } => {
                 let (store, table, entity) = at.into_entity(&properties)?;
-                Step::UpsertMerge { store, table, entity }
+                Step::UpsertMerge {
+                    store,
+                    table,
+                    entity,
+                }
             }
             Self::ReplaceIfExists { at, properties } => {
                 let (store, table, entity) = at.into_entity(&properties)?;
-                Step::ReplaceIfExists { store, table, entity }
+                Step::ReplaceIfExists {
+                    store,
+                    table,
+                    entity,
+                }
             }
             Self::DeleteIfExists { at } => Step::DeleteIfExists(at.into_place()?),
-            Self::Move { at, to } => Step::Move { from: at.into_place()?, to: to.into_place()? },
-            Self::PutBlob { blobs, path, bytes } => Step::PutBlob { blobs, path, bytes: unpacked(&bytes)? },
+            Self::Move { at, to } => Step::Move {
+                from: at.into_place()?,
+                to: to.into_place()?,
+            },
+            Self::PutBlob { blobs, path, bytes } => Step::PutBlob {
+                blobs,
+                path,
+                bytes: unpacked(&bytes)?,
+            },
             Self::DeleteBlob { blobs, path } => Step::DeleteBlob { blobs, path },
-            Self::Handle { handler, payload } => Step::Handle { handler, payload: unpacked(&payload)? },
+            Self::Handle { handler, payload } => Step::Handle {
+                handler,
+                payload: unpacked(&payload)?,
+            },
         })
     }
 }
@@ -116,7 +204,11 @@ impl StepFormat {
 impl PlaceFormat {
     fn into_place(self) -> Result<Place> {
         let key = Key::new(&self.partition, &self.row)?;
-        Ok(Place { store: self.store, table: TableName::new(self.table.as_str())?, key })
+        Ok(Place {
+            store: self.store,
+            table: TableName::new(self.table.as_str())?,
+            key,
+        })
     }
 
     fn into_entity(self, properties: &str) -> Result<(String, TableName, Entity)> {
@@ -134,7 +226,12 @@ impl From<&Place> for PlaceFormat {
 
 fn at(store: &str, table: &TableName, key: &Key) -> PlaceFormat {
     let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
-    PlaceFormat { store: store.to_owned(), table: table.to_string(), partition, row }
+    PlaceFormat {
+        store: store.to_owned(),
+        table: table.to_string(),
+        partition,
+        row,
+    }
 }
 
 /// The properties as text.

@@ -42,12 +42,21 @@ impl Coordinator {
                 Some(plan_message) => self.transactions.read(plan_message.id()).await?,
                 None => None,
             };
-            if plan_message.as_ref().is_some_and(|message| can_be_worked_on(message, record.as_ref())) {
+            if plan_message
+                .as_ref()
+                .is_some_and(|message| can_be_worked_on(message, record.as_ref()))
+            {
                 put_back(&*self.queue, &message).await?;
                 continue;
             }
-            let status = record.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of);
-            all.push(PoisonedTransaction { id: plan_message.map(|message| message.id()), status, message });
+            let status = record
+                .as_ref()
+                .map_or(TransactionStatus::Unknown, TransactionStatus::of);
+            all.push(PoisonedTransaction {
+                id: plan_message.map(|message| message.id()),
+                status,
+                message,
+            });
         }
         Ok(all)
     }
@@ -63,10 +72,18 @@ impl Coordinator {
             && record.state == State::Poisoned
             && record.plan_hash == plan_message.plan_ref().hash
         {
-            let again = TransactionRecord { state: State::Running, failures: 0, claim: None, ..record };
+            let again = TransactionRecord {
+                state: State::Running,
+                failures: 0,
+                claim: None,
+                ..record
+            };
             // The record before the message: a worker that received the message first would find the
             // transaction poisoned, and set the message aside again.
-            self.transactions.replace(again).await?.ok_or_else(|| self.changed(plan_message.id()))?;
+            self.transactions
+                .replace(again)
+                .await?
+                .ok_or_else(|| self.changed(plan_message.id()))?;
         }
         // If this request is lost, `poison` finds a message whose transaction is not poisoned and puts it back.
         self.queue.requeue(&poisoned.message).await.map(drop)
@@ -93,14 +110,24 @@ impl Coordinator {
         let record = match (self.transactions.read(plan_ref.id).await?, plan_message) {
             (None, PlanMessage::Inline { plan, .. }) => {
                 let record = TransactionRecord::new(plan_ref, plan.steps().len());
-                self.transactions.insert(TransactionRecord { state: State::Discarded, ..record }).await?
+                self.transactions
+                    .insert(TransactionRecord {
+                        state: State::Discarded,
+                        ..record
+                    })
+                    .await?
             }
             (None, PlanMessage::Stored(_)) => {
-                self.transactions.insert(TransactionRecord::aborted(plan_ref)).await?
+                self.transactions
+                    .insert(TransactionRecord::aborted(plan_ref))
+                    .await?
             }
             (Some(record), _) if record.is_open() && record.plan_hash == plan_ref.hash => {
                 // The new claim makes a worker that still holds the old claim stop.
-                let discarded = TransactionRecord { state: State::Discarded, ..record.claimed() };
+                let discarded = TransactionRecord {
+                    state: State::Discarded,
+                    ..record.claimed()
+                };
                 self.transactions.replace(discarded).await?
             }
             // The transaction is finished, or the record is that of another plan: the record stays as it is.

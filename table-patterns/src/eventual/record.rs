@@ -35,7 +35,13 @@ pub(super) enum State {
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Running, Self::Poisoned, Self::Applied, Self::Aborted, Self::Discarded];
+    const ALL: [Self; 5] = [
+        Self::Running,
+        Self::Poisoned,
+        Self::Applied,
+        Self::Aborted,
+        Self::Discarded,
+    ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -79,7 +85,11 @@ pub(crate) fn is_poisoned(row: &Entity) -> bool {
 /// What is wrong with a row whose key is that of a record; `None` for a sound record, and for all other rows.
 pub(crate) fn damage(row: &Entity) -> Option<Error> {
     let is_record = row.key().row() == ROW && id_in(row.key().partition()).is_some();
-    if is_record { TransactionRecord::read(row).err() } else { None }
+    if is_record {
+        TransactionRecord::read(row).err()
+    } else {
+        None
+    }
 }
 
 /// The PartitionKey of a transaction.
@@ -98,17 +108,34 @@ impl TransactionRecord {
     pub(super) const fn new(plan: PlanRef, steps: usize) -> Self {
         let (PlanRef { id, hash, pieces }, state) = (plan, State::Running);
         let (next, failures, claim, error, etag) = (0, 0, None, None, None);
-        Self { id, state, steps, next, pieces, plan_hash: hash, claim, error, failures, etag }
+        Self {
+            id,
+            state,
+            steps,
+            next,
+            pieces,
+            plan_hash: hash,
+            claim,
+            error,
+            failures,
+            etag,
+        }
     }
 
     /// The record that stops a submission before its commit: the record of the submitter can then never be inserted.
     pub(super) fn aborted(plan: PlanRef) -> Self {
-        Self { state: State::Aborted, ..Self::new(plan, 0) }
+        Self {
+            state: State::Aborted,
+            ..Self::new(plan, 0)
+        }
     }
 
     /// The record with a new claim of this process.
     pub(super) fn claimed(self) -> Self {
-        Self { claim: Some(Uuid::new_v4()), ..self }
+        Self {
+            claim: Some(Uuid::new_v4()),
+            ..self
+        }
     }
 
     /// Whether steps are left that a worker may do, now or after a `requeue`.
@@ -121,7 +148,11 @@ impl TransactionRecord {
     }
 
     pub(super) const fn plan_ref(&self) -> PlanRef {
-        PlanRef { id: self.id, hash: self.plan_hash, pieces: self.pieces }
+        PlanRef {
+            id: self.id,
+            hash: self.plan_hash,
+            pieces: self.pieces,
+        }
     }
 
     /// Stores the beginning of an error in the record.
@@ -151,7 +182,13 @@ impl TransactionRecord {
 
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let damaged = |name: &str, expected: &str| {
-            Error::decode("transaction record", row.key(), name, expected, "another value or none")
+            Error::decode(
+                "transaction record",
+                row.key(),
+                name,
+                expected,
+                "another value or none",
+            )
         };
         let text = |name: &str| match row.get(name) {
             Some(ValueRef::String(text)) => Some(text),
@@ -161,8 +198,12 @@ impl TransactionRecord {
             Some(ValueRef::Int32(n)) if n >= 0 => Ok(n.unsigned_abs() as usize),
             _ => Err(damaged(name, "an Edm.Int32 of 0 or more")),
         };
-        let state = State::ALL.into_iter().find(|state| text(STATE) == Some(state.name()));
-        let Some(ValueRef::Int64(plan_hash)) = row.get(PLAN) else { return Err(damaged(PLAN, "Edm.Int64")) };
+        let state = State::ALL
+            .into_iter()
+            .find(|state| text(STATE) == Some(state.name()));
+        let Some(ValueRef::Int64(plan_hash)) = row.get(PLAN) else {
+            return Err(damaged(PLAN, "Edm.Int64"));
+        };
         let claim = match row.get(CLAIM) {
             Some(ValueRef::Guid(claim)) => Some(claim),
             None => None,
@@ -177,7 +218,10 @@ impl TransactionRecord {
             return Err(damaged(NEXT, "the number of a step that is left"));
         }
         if pieces > piece_count(PLAN_BYTES) {
-            return Err(damaged(PIECES, &format!("at most {} rows", piece_count(PLAN_BYTES))));
+            return Err(damaged(
+                PIECES,
+                &format!("at most {} rows", piece_count(PLAN_BYTES)),
+            ));
         }
         Ok(Self {
             id: id_in(row.key().partition())

@@ -94,7 +94,9 @@ impl Resources {
 
     #[cfg(feature = "blobs")]
     pub(super) fn blobs(&self, name: &str) -> Result<&Arc<dyn ObjectStore>> {
-        self.blobs.get(name).ok_or_else(|| unknown("blob store", name))
+        self.blobs
+            .get(name)
+            .ok_or_else(|| unknown("blob store", name))
     }
 
     #[cfg(not(feature = "blobs"))]
@@ -103,7 +105,9 @@ impl Resources {
     }
 
     pub(super) fn handler(&self, name: &str) -> Result<&Arc<dyn StepHandler>> {
-        self.handlers.get(name).ok_or_else(|| unknown("handler", name))
+        self.handlers
+            .get(name)
+            .ok_or_else(|| unknown("handler", name))
     }
 
     /// The store of this name; `None` if only other processes have it.

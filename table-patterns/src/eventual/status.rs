@@ -98,10 +98,16 @@ impl TransactionStatus {
     pub(super) fn of(record: &TransactionRecord) -> Self {
         let (step, steps) = (record.next, record.steps);
         match record.state {
-            State::Running => Self::Pending { step, steps, error: record.error.clone() },
-            State::Poisoned => {
-                Self::Poisoned { step, steps, error: record.error.clone().unwrap_or_default() }
-            }
+            State::Running => Self::Pending {
+                step,
+                steps,
+                error: record.error.clone(),
+            },
+            State::Poisoned => Self::Poisoned {
+                step,
+                steps,
+                error: record.error.clone().unwrap_or_default(),
+            },
             State::Applied => Self::Applied,
             State::Aborted => Self::Aborted,
             State::Discarded => Self::Discarded { step },
@@ -126,7 +132,9 @@ impl Coordinator {
     /// The store's.
     pub async fn status(&self, id: TransactionId) -> Result<TransactionStatus> {
         let record = self.transactions.read(id).await?;
-        Ok(record.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of))
+        Ok(record
+            .as_ref()
+            .map_or(TransactionStatus::Unknown, TransactionStatus::of))
     }
 
     /// Waits until a transaction is finished or poisoned. Asks for its status once per `every`.

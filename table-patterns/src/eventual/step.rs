@@ -25,7 +25,11 @@ pub struct Place {
 impl Place {
     /// The location of a key in a table of a named store.
     pub fn new(store: impl Into<String>, table: TableName, key: Key) -> Self {
-        Self { store: store.into(), table, key }
+        Self {
+            store: store.into(),
+            table,
+            key,
+        }
     }
 }
 
@@ -102,15 +106,25 @@ impl Step {
     /// The step as one operation, with the name of its store; `None` for other steps.
     pub(super) fn operation(&self) -> Option<(&str, &TableName, Operation)> {
         Some(match self {
-            Self::Upsert { store, table, entity } => {
-                (store, table, Operation::InsertOrReplace(entity.clone()))
-            }
-            Self::UpsertMerge { store, table, entity } => {
-                (store, table, Operation::InsertOrMerge(entity.clone()))
-            }
-            Self::ReplaceIfExists { store, table, entity } => {
-                (store, table, Operation::Replace(entity.clone(), IfMatch::Any))
-            }
+            Self::Upsert {
+                store,
+                table,
+                entity,
+            } => (store, table, Operation::InsertOrReplace(entity.clone())),
+            Self::UpsertMerge {
+                store,
+                table,
+                entity,
+            } => (store, table, Operation::InsertOrMerge(entity.clone())),
+            Self::ReplaceIfExists {
+                store,
+                table,
+                entity,
+            } => (
+                store,
+                table,
+                Operation::Replace(entity.clone(), IfMatch::Any),
+            ),
             Self::DeleteIfExists(Place { store, table, key }) => {
                 (store, table, Operation::Delete(key.clone(), IfMatch::Any))
             }
@@ -121,21 +135,41 @@ impl Step {
     /// Checks that this process has the stores and handlers that the step names. Other workers may have them.
     pub(super) fn check_resources(&self, resources: &Resources) -> Result<()> {
         match self {
-            Self::PutBlob { blobs, .. } | Self::DeleteBlob { blobs, .. } => resources.blobs(blobs).map(drop),
+            Self::PutBlob { blobs, .. } | Self::DeleteBlob { blobs, .. } => {
+                resources.blobs(blobs).map(drop)
+            }
             Self::Handle { handler, .. } => resources.handler(handler).map(drop),
-            _ => self.entities().into_iter().try_for_each(|(store, ..)| resources.store(store).map(drop)),
+            _ => self
+                .entities()
+                .into_iter()
+                .try_for_each(|(store, ..)| resources.store(store).map(drop)),
         }
     }
 
     /// The entities that the step writes or deletes: the name of the store, the table and the key of each.
     pub(super) fn entities(&self) -> Vec<(&str, &TableName, &Key)> {
         match self {
-            Self::Upsert { store, table, entity }
-            | Self::UpsertMerge { store, table, entity }
-            | Self::ReplaceIfExists { store, table, entity } => vec![(store, table, entity.key())],
+            Self::Upsert {
+                store,
+                table,
+                entity,
+            }
+            | Self::UpsertMerge {
+                store,
+                table,
+                entity,
+            }
+            | Self::ReplaceIfExists {
+                store,
+                table,
+                entity,
+            } => vec![(store, table, entity.key())],
             Self::DeleteIfExists(Place { store, table, key }) => vec![(store, table, key)],
             Self::Move { from, to } => {
-                vec![(&from.store, &from.table, &from.key), (&to.store, &to.table, &to.key)]
+                vec![
+                    (&from.store, &from.table, &from.key),
+                    (&to.store, &to.table, &to.key),
+                ]
             }
             Self::PutBlob { .. } | Self::DeleteBlob { .. } | Self::Handle { .. } => Vec::new(),
         }
@@ -148,7 +182,9 @@ impl Step {
     pub(super) fn check(&self, resources: &Resources) -> Result<()> {
         if let Some((store, table, operation)) = self.operation() {
             // Only a store of this process can be asked for its limits. Otherwise the worker that does the step checks it.
-            let Some(store) = resources.known_store(store)? else { return Ok(()) };
+            let Some(store) = resources.known_store(store)? else {
+                return Ok(());
+            };
             if let Some(entity) = operation.entity() {
                 check_no_plaintext(&**store, table, entity, "a plan")?;
             }
@@ -171,7 +207,10 @@ fn check_move(from: &Place, to: &Place, resources: &Resources) -> Result<()> {
     let is_same_store =
         StoreIdentity::of(&from.store, resources)? == StoreIdentity::of(&to.store, resources)?;
     if is_same_store && from.table == to.table && from.key == to.key {
-        return Err(Error::invalid_request(format!("a move of {} has the same source and target", from.key)));
+        return Err(Error::invalid_request(format!(
+            "a move of {} has the same source and target",
+            from.key
+        )));
     }
     Ok(())
 }
@@ -188,7 +227,9 @@ enum StoreIdentity<'a> {
 impl<'a> StoreIdentity<'a> {
     fn of(name: &'a str, resources: &Resources) -> Result<Self> {
         let known = resources.known_store(name)?;
-        Ok(known.map_or(Self::Named(name), |store| Self::Known(Arc::as_ptr(store).cast::<()>().addr())))
+        Ok(known.map_or(Self::Named(name), |store| {
+            Self::Known(Arc::as_ptr(store).cast::<()>().addr())
+        }))
     }
 }
 
@@ -225,11 +266,23 @@ fn not_independent(target: &str) -> Error {
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Upsert { store, table, entity } => write!(f, "upsert {} in {store}/{table}", entity.key()),
-            Self::UpsertMerge { store, table, entity } => {
+            Self::Upsert {
+                store,
+                table,
+                entity,
+            } => write!(f, "upsert {} in {store}/{table}", entity.key()),
+            Self::UpsertMerge {
+                store,
+                table,
+                entity,
+            } => {
                 write!(f, "merge {} in {store}/{table}", entity.key())
             }
-            Self::ReplaceIfExists { store, table, entity } => {
+            Self::ReplaceIfExists {
+                store,
+                table,
+                entity,
+            } => {
                 write!(f, "replace {} in {store}/{table}", entity.key())
             }
             Self::DeleteIfExists(Place { store, table, key }) => {
@@ -243,7 +296,9 @@ impl std::fmt::Debug for Step {
                 write!(f, "put {} bytes at {path:?} in {blobs}", bytes.len())
             }
             Self::DeleteBlob { blobs, path } => write!(f, "delete {path:?} in {blobs}"),
-            Self::Handle { handler, payload } => write!(f, "{handler} with {} bytes", payload.len()),
+            Self::Handle { handler, payload } => {
+                write!(f, "{handler} with {} bytes", payload.len())
+            }
         }
     }
 }

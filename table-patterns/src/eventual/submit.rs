@@ -72,7 +72,10 @@ impl Coordinator {
         } else {
             self.submit_stored(transaction, &text, applies).await?
         };
-        Ok(Submitted { id: transaction.id(), progress })
+        Ok(Submitted {
+            id: transaction.id(),
+            progress,
+        })
     }
 
     /// Sends a message that contains the plan. Sending the message is the commit.
@@ -82,17 +85,32 @@ impl Coordinator {
         text: &str,
         applies: bool,
     ) -> Result<TransactionProgress> {
-        let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: 0 };
-        let delay = if applies { self.timing.lease() } else { Duration::ZERO };
+        let plan = PlanRef {
+            id: transaction.id(),
+            hash: fingerprint(text),
+            pieces: 0,
+        };
+        let delay = if applies {
+            self.timing.lease()
+        } else {
+            Duration::ZERO
+        };
         // The message has the whole plan, so from here on workers can do all of it without this process. The
         // delay keeps them away while this process applies the plan itself.
         let receipt = accept_applied(self.queue.send(text, delay).await.map(Some))?;
         self.emit(plan.id, TransactionEventKind::Committed);
         // Without a receipt this process cannot hide the message from workers: they apply the transaction.
-        let Some(mut receipt) = receipt.filter(|_| applies) else { return Ok(TransactionProgress::Pending) };
-        match self.insert_claimed(TransactionRecord::new(plan, transaction.steps().len())).await {
+        let Some(mut receipt) = receipt.filter(|_| applies) else {
+            return Ok(TransactionProgress::Pending);
+        };
+        match self
+            .insert_claimed(TransactionRecord::new(plan, transaction.steps().len()))
+            .await
+        {
             Ok(CommitOutcome::Refused(error)) => Err(self.withdraw(plan, &receipt, error).await),
-            outcome => Ok(self.apply_committed(transaction, outcome, &mut receipt).await),
+            outcome => Ok(self
+                .apply_committed(transaction, outcome, &mut receipt)
+                .await),
         }
     }
 
@@ -107,15 +125,25 @@ impl Coordinator {
         text: &str,
         applies: bool,
     ) -> Result<TransactionProgress> {
-        let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: piece_count(text.len()) };
+        let plan = PlanRef {
+            id: transaction.id(),
+            hash: fingerprint(text),
+            pieces: piece_count(text.len()),
+        };
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
         let message = StoredPlan::new(plan).to_text()?;
         let lease = Lease::start(self.timing);
         // The lease started before the message was sent, and the queue hides the message for as long from a
         // later moment on.
-        let mut receipt = self.queue.send(&message, self.timing.lease()).await.map_err(not_applied)?;
+        let mut receipt = self
+            .queue
+            .send(&message, self.timing.lease())
+            .await
+            .map_err(not_applied)?;
         // After an error the message stays: a worker aborts the transaction and removes the pieces.
-        self.store_plan(plan, text, &mut receipt, lease).await.map_err(not_applied)?;
+        self.store_plan(plan, text, &mut receipt, lease)
+            .await
+            .map_err(not_applied)?;
         let record = TransactionRecord::new(plan, transaction.steps().len());
         let outcome = self.commit_stored_plan(record, applies).await?;
         if let CommitOutcome::Refused(error) = outcome {
@@ -123,7 +151,9 @@ impl Coordinator {
         }
         self.emit(plan.id, TransactionEventKind::Committed);
         if applies {
-            return Ok(self.apply_committed(transaction, Ok(outcome), &mut receipt).await);
+            return Ok(self
+                .apply_committed(transaction, Ok(outcome), &mut receipt)
+                .await);
         }
         if let Err(error) = self.queue.renew(&receipt, Duration::ZERO).await {
             tracing::debug!(%error, "workers receive the message of a committed transaction only after a lease");
@@ -181,7 +211,9 @@ impl Coordinator {
             // The transaction was applied before; this submission has stored its pieces a second time.
             Ok(CommitOutcome::LeftToWorkers(record)) if record.state == State::Applied => {
                 let removed = self.transactions.remove_pieces(record.plan_ref()).await;
-                removed.map(|()| TransactionProgress::Applied).map_err(WorkFailure::from)
+                removed
+                    .map(|()| TransactionProgress::Applied)
+                    .map_err(WorkFailure::from)
             }
             Ok(CommitOutcome::LeftToWorkers(_)) => Ok(TransactionProgress::Pending),
             Ok(CommitOutcome::Refused(error)) | Err(error) => Err(error.into()),
@@ -200,10 +232,17 @@ impl Coordinator {
     }
 
     /// Inserts the record of a stored plan, unless the transaction was aborted.
-    async fn commit_stored_plan(&self, record: TransactionRecord, applies: bool) -> Result<CommitOutcome> {
+    async fn commit_stored_plan(
+        &self,
+        record: TransactionRecord,
+        applies: bool,
+    ) -> Result<CommitOutcome> {
         let plan = record.plan_ref();
-        let outcome =
-            if applies { self.insert_claimed(record).await } else { self.insert_unclaimed(record).await };
+        let outcome = if applies {
+            self.insert_claimed(record).await
+        } else {
+            self.insert_unclaimed(record).await
+        };
         match outcome {
             Err(error) if error.is_ambiguous() => self.resolve_lost_commit(plan, error).await,
             outcome => outcome.map_err(|error| error.with_outcome(Outcome::NotApplied)),
@@ -213,7 +252,11 @@ impl Coordinator {
     /// Resolves a commit whose answer was lost. Either its record is there, or an aborted record takes the
     /// place of the record, and the commit can never take effect.
     async fn resolve_lost_commit(&self, plan: PlanRef, error: Error) -> Result<CommitOutcome> {
-        match self.transactions.insert(TransactionRecord::aborted(plan)).await {
+        match self
+            .transactions
+            .insert(TransactionRecord::aborted(plan))
+            .await
+        {
             Ok(Some(_)) => Err(error.with_outcome(Outcome::NotApplied)),
             Ok(None) => match self.transactions.read(plan.id).await {
                 Ok(Some(record)) => Ok(outcome_of_record(record, plan)),
@@ -244,7 +287,11 @@ impl Coordinator {
 
     /// The outcome of a submission whose record another process has inserted first.
     async fn read_existing(&self, plan: PlanRef) -> Result<CommitOutcome> {
-        let record = self.transactions.read(plan.id).await?.ok_or_else(|| removed(plan.id))?;
+        let record = self
+            .transactions
+            .read(plan.id)
+            .await?
+            .ok_or_else(|| removed(plan.id))?;
         Ok(outcome_of_record(record, plan))
     }
 }
@@ -260,7 +307,9 @@ fn outcome_of_record(record: TransactionRecord, plan: PlanRef) -> CommitOutcome 
 }
 
 fn discarded(record: &TransactionRecord) -> Error {
-    let TransactionRecord { id, next, steps, .. } = record;
+    let TransactionRecord {
+        id, next, steps, ..
+    } = record;
     Error::invalid_request(format!(
         "the transaction {id} was discarded before its step {} of {steps}: submit the remaining steps under a new id",
         next + 1

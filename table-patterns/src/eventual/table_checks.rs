@@ -29,31 +29,48 @@ impl Coordinator {
                 Err(error) if is_infrastructure_error(&error) || error.is_table_not_found() => {}
                 Err(refused) => {
                     let known = self.transactions.read(transaction.id()).await;
-                    return if matches!(known, Ok(Some(_))) { Ok(()) } else { Err(refused) };
+                    return if matches!(known, Ok(Some(_))) {
+                        Ok(())
+                    } else {
+                        Err(refused)
+                    };
                 }
                 Ok(()) => {}
             }
             let entities = step.entities().into_iter();
-            earlier
-                .extend(entities.map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())));
+            earlier.extend(
+                entities.map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())),
+            );
         }
         Ok(())
     }
 
     /// Checks one step; `earlier` has the entities that earlier steps write.
-    async fn check_step(&self, step: &Step, earlier: &BTreeSet<(String, TableName, Key)>) -> Result<()> {
+    async fn check_step(
+        &self,
+        step: &Step,
+        earlier: &BTreeSet<(String, TableName, Key)>,
+    ) -> Result<()> {
         if let Some((store, table, operation)) = step.operation() {
-            self.plain_write(store, table, WriteTarget::of(&operation)).await?;
+            self.plain_write(store, table, WriteTarget::of(&operation))
+                .await?;
         }
         let (from, moves) = match step {
             Step::Move { from, .. } => (from.clone(), true),
             Step::DeleteIfExists(place) => (place.clone(), false),
-            Step::ReplaceIfExists { store, table, entity } => {
-                (Place::new(store.as_str(), table.clone(), entity.key().clone()), false)
-            }
+            Step::ReplaceIfExists {
+                store,
+                table,
+                entity,
+            } => (
+                Place::new(store.as_str(), table.clone(), entity.key().clone()),
+                false,
+            ),
             _ => return Ok(()),
         };
-        let Some(store) = self.resources.known_store(&from.store)? else { return Ok(()) };
+        let Some(store) = self.resources.known_store(&from.store)? else {
+            return Ok(());
+        };
         // The stored row says nothing about a step whose entity an earlier step writes.
         if earlier.contains(&(from.store.clone(), from.table.clone(), from.key.clone())) {
             return Ok(());
@@ -68,16 +85,28 @@ impl Coordinator {
             Some(_) => Ok(()),
             None => {
                 check_absent(&**store, &from.table, &from.key).await?;
-                if moves { self.check_moved(step).await } else { Ok(()) }
+                if moves {
+                    self.check_moved(step).await
+                } else {
+                    Ok(())
+                }
             }
         }
     }
 
     /// Checks that a move whose source is missing has been done: the target exists.
     pub(super) async fn check_moved(&self, step: &Step) -> Result<()> {
-        let Step::Move { from, to } = step else { return Ok(()) };
-        let Some(target) = self.resources.known_store(&to.store)? else { return Ok(()) };
-        if target.get(&to.table, &to.key, Some(&Select::new(["PartitionKey"]))).await?.is_some() {
+        let Step::Move { from, to } = step else {
+            return Ok(());
+        };
+        let Some(target) = self.resources.known_store(&to.store)? else {
+            return Ok(());
+        };
+        if target
+            .get(&to.table, &to.key, Some(&Select::new(["PartitionKey"])))
+            .await?
+            .is_some()
+        {
             return Ok(());
         }
         let (table, key) = (from.table.to_string(), from.key.to_string());
@@ -98,34 +127,56 @@ impl Coordinator {
         table: &TableName,
         target: WriteTarget<'_>,
     ) -> Result<Option<PlainWrite>> {
-        const ADVICE: &str =
-            "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
-        let Some(store) = self.resources.known_store(store_name)? else { return Ok(None) };
-        let permission = self.manifests_of(store_name, store).plain_write(&**store, table).await?;
-        permission.manifest().check_plain(table, target, "a step", ADVICE)?;
+        const ADVICE: &str = "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
+        let Some(store) = self.resources.known_store(store_name)? else {
+            return Ok(None);
+        };
+        let permission = self
+            .manifests_of(store_name, store)
+            .plain_write(&**store, table)
+            .await?;
+        permission
+            .manifest()
+            .check_plain(table, target, "a step", ADVICE)?;
         Ok(Some(permission))
     }
 
     /// [`plain_write`](Self::plain_write) for the source and the target of a move.
-    pub(super) async fn permit_move(&self, step: &Step, row: &Entity) -> Result<[Option<PlainWrite>; 2]> {
-        let Step::Move { from, to } = step else { return Ok([None, None]) };
+    pub(super) async fn permit_move(
+        &self,
+        step: &Step,
+        row: &Entity,
+    ) -> Result<[Option<PlainWrite>; 2]> {
+        let Step::Move { from, to } = step else {
+            return Ok([None, None]);
+        };
         let moved = row.clone().with_key(to.key.clone());
         Ok([
-            self.plain_write(&from.store, &from.table, WriteTarget::Entity(row)).await?,
-            self.plain_write(&to.store, &to.table, WriteTarget::Entity(&moved)).await?,
+            self.plain_write(&from.store, &from.table, WriteTarget::Entity(row))
+                .await?,
+            self.plain_write(&to.store, &to.table, WriteTarget::Entity(&moved))
+                .await?,
         ])
     }
 
     fn manifests_of(&self, name: &str, store: &Arc<dyn TableStore>) -> Arc<ManifestCache> {
-        let mut known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(name.to_owned()).or_insert_with(|| ManifestCache::for_store(&**store)))
+        let mut known = self
+            .manifests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(
+            known
+                .entry(name.to_owned())
+                .or_insert_with(|| ManifestCache::for_store(&**store)),
+        )
     }
 }
 
 /// Checks that a row is the whole entity.
 pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     let reason = if row.key().is_system() {
-        "is a row that a pattern maintains: a step cannot move it; use that pattern's table".to_owned()
+        "is a row that a pattern maintains: a step cannot move it; use that pattern's table"
+            .to_owned()
     } else if let Some(property) = first_name_in_blobs(row) {
         format!(
             "has the value of '{property}' in a blob, which the step would lose: move the entity by a `Mover` over its `LargeTable` (`move_by`)"
@@ -133,7 +184,10 @@ pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::invalid_request(format!("{} of '{table}' {reason}", row.key())))
+    Err(Error::invalid_request(format!(
+        "{} of '{table}' {reason}",
+        row.key()
+    )))
 }
 
 /// Checks that a missing row is not a wide or a spread entity, whose rows have other keys.
@@ -145,5 +199,7 @@ async fn check_absent(store: &dyn TableStore, table: &TableName, key: &Key) -> R
     } else {
         return Ok(());
     };
-    Err(Error::invalid_request(format!("{key} of '{table}' {reason}")))
+    Err(Error::invalid_request(format!(
+        "{key} of '{table}' {reason}"
+    )))
 }

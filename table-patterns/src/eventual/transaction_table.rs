@@ -36,7 +36,10 @@ pub(super) struct TransactionTable {
 
 impl TransactionTable {
     pub(super) async fn read(&self, id: TransactionId) -> Result<Option<TransactionRecord>> {
-        let row = self.store.get(&self.table, &Key::new(partition(id), ROW)?, None).await?;
+        let row = self
+            .store
+            .get(&self.table, &Key::new(partition(id), ROW)?, None)
+            .await?;
         row.as_ref().map(TransactionRecord::read).transpose()
     }
 
@@ -44,9 +47,19 @@ impl TransactionTable {
     ///
     /// # Errors
     /// Also if the outcome is ambiguous: the record may be there.
-    pub(super) async fn insert(&self, record: TransactionRecord) -> Result<Option<TransactionRecord>> {
-        match accept_applied(self.store.write(&self.table, Operation::Insert(record.to_entity()?)).await) {
-            Ok(written) => Ok(Some(TransactionRecord { etag: written.etag, ..record })),
+    pub(super) async fn insert(
+        &self,
+        record: TransactionRecord,
+    ) -> Result<Option<TransactionRecord>> {
+        match accept_applied(
+            self.store
+                .write(&self.table, Operation::Insert(record.to_entity()?))
+                .await,
+        ) {
+            Ok(written) => Ok(Some(TransactionRecord {
+                etag: written.etag,
+                ..record
+            })),
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(None),
             Err(e) => Err(e),
         }
@@ -54,12 +67,22 @@ impl TransactionTable {
 
     /// Replaces a record in the version that was read. Returns `None` if the version has changed, or if the
     /// outcome is ambiguous: in both cases the claim cannot be relied on.
-    pub(super) async fn replace(&self, record: TransactionRecord) -> Result<Option<TransactionRecord>> {
-        let Some(etag) = record.etag.clone() else { return Ok(None) };
+    pub(super) async fn replace(
+        &self,
+        record: TransactionRecord,
+    ) -> Result<Option<TransactionRecord>> {
+        let Some(etag) = record.etag.clone() else {
+            return Ok(None);
+        };
         let replace = Operation::Replace(record.to_entity()?, etag.into());
         match accept_applied(self.store.write(&self.table, replace).await) {
-            Ok(written) => Ok(Some(TransactionRecord { etag: written.etag, ..record })),
-            Err(e) if e.is_ambiguous() || e.is_precondition_failed() || e.is_entity_not_found() => Ok(None),
+            Ok(written) => Ok(Some(TransactionRecord {
+                etag: written.etag,
+                ..record
+            })),
+            Err(e) if e.is_ambiguous() || e.is_precondition_failed() || e.is_entity_not_found() => {
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
@@ -70,7 +93,12 @@ impl TransactionTable {
         let piece = &bytes[n * PIECE_BYTES..bytes.len().min((n + 1) * PIECE_BYTES)];
         let mut row = Entity::from(plan.piece_key(n)?);
         set_bytes(&mut row, PART, piece);
-        accept_applied(self.store.write(&self.table, Operation::InsertOrReplace(row)).await).map(drop)
+        accept_applied(
+            self.store
+                .write(&self.table, Operation::InsertOrReplace(row))
+                .await,
+        )
+        .map(drop)
     }
 
     /// The text of a stored plan.
@@ -110,8 +138,12 @@ impl TransactionTable {
 
     /// Deletes a row if it exists.
     async fn delete(&self, key: Key, condition: IfMatch) -> Result<()> {
-        existed(accept_applied(self.store.write(&self.table, Operation::Delete(key, condition)).await))
-            .map(drop)
+        existed(accept_applied(
+            self.store
+                .write(&self.table, Operation::Delete(key, condition))
+                .await,
+        ))
+        .map(drop)
     }
 
     /// Removes the records that finished longer ago than `keep`.
@@ -122,7 +154,9 @@ impl TransactionTable {
         let mut rows = self.store.query_stream(self.table.clone(), query);
         while let Some(row) = rows.try_next().await? {
             // The store's clock against this machine's: a rough age, which only decides how long evidence stays.
-            let old = row.timestamp().is_some_and(|written| after(written, keep) <= Ticks::now());
+            let old = row
+                .timestamp()
+                .is_some_and(|written| after(written, keep) <= Ticks::now());
             let finished = match TransactionRecord::read(&row) {
                 Ok(record) => !record.is_open(),
                 Err(error) => {
@@ -154,7 +188,9 @@ impl Coordinator {
     /// # Errors
     /// The store's; a damaged record, with its key, after the others were removed.
     pub async fn sweep(&self, keep: Duration) -> Result<usize> {
-        self.transactions.sweep(keep.max(self.timing.lease() * 2)).await
+        self.transactions
+            .sweep(keep.max(self.timing.lease() * 2))
+            .await
     }
 }
 

@@ -66,8 +66,16 @@ impl Coordinator {
         idle: Duration,
         stop: impl Future<Output = ()>,
     ) -> Result<()> {
-        let (slots, pace) = (WorkerSlots::new(concurrency), Pace { idle, visibility: self.timing.lease() });
-        let work = work_through(&*self.queue, &slots, pace, stop, |message| self.handle(message));
+        let (slots, pace) = (
+            WorkerSlots::new(concurrency),
+            Pace {
+                idle,
+                visibility: self.timing.lease(),
+            },
+        );
+        let work = work_through(&*self.queue, &slots, pace, stop, |message| {
+            self.handle(message)
+        });
         with_housekeeping(work, self.requeue_unpoisoned()).await
     }
 
@@ -83,13 +91,19 @@ impl Coordinator {
 
     /// Works on a message, and deletes it or gives it back to the queue.
     async fn handle(&self, message: Message) {
-        let Some(mut receipt) = message.receipt.clone() else { return };
-        let worked = self.run_while_hidden(&mut receipt, self.work_on(&message)).await;
+        let Some(mut receipt) = message.receipt.clone() else {
+            return;
+        };
+        let worked = self
+            .run_while_hidden(&mut receipt, self.work_on(&message))
+            .await;
         let fate = worked.unwrap_or_else(|failure| self.fate_after_failure(&failure, &message));
         let returned = match fate {
             MessageFate::Delete => return self.delete_message(&receipt).await,
             MessageFate::Hide(delay) => self.queue.renew(&receipt, delay).await.map(drop),
-            MessageFate::SendAgain(delay) => send_again(&*self.queue, &message.body, &receipt, delay).await,
+            MessageFate::SendAgain(delay) => {
+                send_again(&*self.queue, &message.body, &receipt, delay).await
+            }
         };
         if let Err(error) = returned {
             tracing::debug!(%error, "a transaction's message is visible again when its lease ends");
@@ -102,7 +116,11 @@ impl Coordinator {
     /// the failures of messages without such a record: no transaction, another plan under a known id, or a record
     /// that cannot be read.
     fn fate_after_failure(&self, failure: &WorkFailure, message: &Message) -> MessageFate {
-        let WorkFailure { error, counts, recorded } = failure;
+        let WorkFailure {
+            error,
+            counts,
+            recorded,
+        } = failure;
         tracing::warn!(%error, message = %message.id, "a transaction was not finished");
         match recorded {
             Some(Recorded::Poisoned) => {
@@ -118,9 +136,12 @@ impl Coordinator {
     async fn work_on(&self, message: &Message) -> Result<MessageFate, WorkFailure> {
         let plan_message = PlanMessage::parse(&message.body)?;
         let Some(record) = self.transactions.read(plan_message.id()).await? else {
-            return self.start_without_record(&plan_message, message.dequeue_count).await;
+            return self
+                .start_without_record(&plan_message, message.dequeue_count)
+                .await;
         };
-        self.continue_from_record(&plan_message, record, message.dequeue_count).await
+        self.continue_from_record(&plan_message, record, message.dequeue_count)
+            .await
     }
 
     /// There is no record. If the message contains the plan, the message is the commit: claim and apply the
@@ -138,7 +159,11 @@ impl Coordinator {
                 let record = TransactionRecord::new(plan_ref, plan.steps().len());
                 self.transactions.insert(record.claimed()).await?
             }
-            PlanMessage::Stored(_) => self.transactions.insert(TransactionRecord::aborted(plan_ref)).await?,
+            PlanMessage::Stored(_) => {
+                self.transactions
+                    .insert(TransactionRecord::aborted(plan_ref))
+                    .await?
+            }
         };
         match (inserted, plan_message) {
             (Some(record), PlanMessage::Inline { plan, .. }) => {
@@ -162,9 +187,9 @@ impl Coordinator {
     ) -> Result<MessageFate, WorkFailure> {
         let plan = plan_message.plan_ref();
         match (record.state, plan_message) {
-            (State::Poisoned, _) if record.plan_hash == plan.hash => {
-                Ok(MessageFate::Hide(poison_pause(dequeues, self.timing.lease())))
-            }
+            (State::Poisoned, _) if record.plan_hash == plan.hash => Ok(MessageFate::Hide(
+                poison_pause(dequeues, self.timing.lease()),
+            )),
             (State::Running, _) if record.plan_hash == plan.hash => {
                 self.take_over(plan_message, record).await
             }
@@ -186,9 +211,17 @@ impl Coordinator {
 
     /// Removes the pieces of a plan that is not committed, and again one lease later: a piece may have been under
     /// way the first time.
-    async fn remove_uncommitted(&self, plan: PlanRef, dequeues: u32) -> Result<MessageFate, WorkFailure> {
+    async fn remove_uncommitted(
+        &self,
+        plan: PlanRef,
+        dequeues: u32,
+    ) -> Result<MessageFate, WorkFailure> {
         self.transactions.remove_pieces(plan).await?;
-        Ok(if dequeues > 1 { MessageFate::Delete } else { MessageFate::Hide(self.timing.lease()) })
+        Ok(if dequeues > 1 {
+            MessageFate::Delete
+        } else {
+            MessageFate::Hide(self.timing.lease())
+        })
     }
 
     /// Takes over a transaction that is not finished.

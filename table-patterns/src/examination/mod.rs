@@ -60,7 +60,8 @@ use crate::index::{Entry, IndexOptions, IndexedEntities, ScrubMode, ScrubReport,
 use crate::journal::{has_mark, is_journal_row, is_pending};
 
 pub use self::report::{
-    Finding, PartitionSize, PartitionSizes, Problem, Severity, SizeCount, TableExamination, TypeRows,
+    Finding, PartitionSize, PartitionSizes, Problem, Severity, SizeCount, TableExamination,
+    TypeRows,
 };
 pub use self::times::WriteTimes;
 
@@ -152,7 +153,10 @@ impl Examination {
     /// Sets the age from which on an unfinished write is a problem: 10 minutes unless set. A younger write may be in progress.
     #[must_use]
     pub fn unfinished_after(self, age: Duration) -> Self {
-        Self { unfinished_after: age, ..self }
+        Self {
+            unfinished_after: age,
+            ..self
+        }
     }
 
     /// Sets what names the encrypted properties of a row that was not decrypted, such as
@@ -162,20 +166,29 @@ impl Examination {
         self,
         names: impl Fn(&Entity) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        Self { encrypted_names: Some(Arc::new(names)), ..self }
+        Self {
+            encrypted_names: Some(Arc::new(names)),
+            ..self
+        }
     }
 
     /// Also looks for the blobs of [large](crate::large) values. `root` is the directory in
     /// [`LargeOptions`](crate::large::LargeOptions).
     #[must_use]
     pub fn blobs(self, store: Arc<dyn ObjectStore>, root: Path) -> Self {
-        Self { blobs: Some((store, root)), ..self }
+        Self {
+            blobs: Some((store, root)),
+            ..self
+        }
     }
 
     /// Sets a listener that is called after each page with the number of rows so far.
     #[must_use]
     pub fn on_progress(self, listener: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        Self { listener: Some(Arc::new(listener)), ..self }
+        Self {
+            listener: Some(Arc::new(listener)),
+            ..self
+        }
     }
 
     /// Reads the table. See the [module](self) for the requests.
@@ -184,22 +197,41 @@ impl Examination {
     /// The table does not exist, or the store cannot be read. A page that is damaged on disk is a finding: the report is then of the
     /// rows before it ([`TableExamination::is_complete`]).
     pub async fn run(&self) -> Result<TableExamination> {
-        let manifest = ManifestCache::for_store(&*self.store).get(&*self.store, &self.table).await?;
+        let manifest = ManifestCache::for_store(&*self.store)
+            .get(&*self.store, &self.table)
+            .await?;
         let mut pass = Pass::new(self, &manifest);
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
-            let page = match self.store.query_readable(&self.table, &Query::new(), from.as_ref()).await {
-                Err(error) if matches!(error.root().kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_)) => {
+            let page = match self
+                .store
+                .query_readable(&self.table, &Query::new(), from.as_ref())
+                .await
+            {
+                Err(error)
+                    if matches!(
+                        error.root().kind(),
+                        ErrorKind::Storage(_) | ErrorKind::Decode(_)
+                    ) =>
+                {
                     // The pages after it are out of reach: the damaged one has their continuation token.
                     pass.report.is_complete = false;
-                    pass.findings.add(Problem::Unreadable, &format!("a page of the store: {error}"), None);
+                    pass.findings.add(
+                        Problem::Unreadable,
+                        &format!("a page of the store: {error}"),
+                        None,
+                    );
                     break;
                 }
                 page => page?,
             };
             for found in page.unreadable {
                 pass.report.rows += 1;
-                pass.findings.add(Problem::Unreadable, "rows that cannot be decrypted", Some(&found.key));
+                pass.findings.add(
+                    Problem::Unreadable,
+                    "rows that cannot be decrypted",
+                    Some(&found.key),
+                );
             }
             for row in &page.page.items {
                 pass.add_row(row);
@@ -218,26 +250,47 @@ impl Examination {
         }
         let (mut report, mut findings, sample) = pass.finish();
         self.add_definitions(&manifest, &mut report, &mut findings);
-        self.compare_entries(&manifest.indexes, sample, &mut report, &mut findings).await?;
+        self.compare_entries(&manifest.indexes, sample, &mut report, &mut findings)
+            .await?;
         report.findings = findings.into_sorted();
         Ok(report)
     }
 
     /// Finds the blobs of a row that are missing.
     async fn check_blobs(&self, row: &Entity, findings: &mut Findings) -> Result<()> {
-        let Some((blobs, root)) = &self.blobs else { return Ok(()) };
+        let Some((blobs, root)) = &self.blobs else {
+            return Ok(());
+        };
         // `are_there` looks into `to` only.
-        let stores = BlobStores { from: Arc::clone(blobs), to: Arc::clone(blobs), root: root.clone() };
+        let stores = BlobStores {
+            from: Arc::clone(blobs),
+            to: Arc::clone(blobs),
+            root: root.clone(),
+        };
         if !stores.are_there(&self.table, row).await? {
-            findings.add(Problem::MissingBlob, "rows whose large values are missing", Some(row.key()));
+            findings.add(
+                Problem::MissingBlob,
+                "rows whose large values are missing",
+                Some(row.key()),
+            );
         }
         Ok(())
     }
 
     /// Adds what the manifest says that needs a look: definitions that leave their table or partition, and rows that count for nothing.
-    fn add_definitions(&self, manifest: &Manifest, report: &mut TableExamination, findings: &mut Findings) {
-        let leaving = manifest.indexes.iter().filter(|index| index.leaves_partition());
-        report.leaving = leaving.map(|index| (index.id(), index.table.clone())).collect();
+    fn add_definitions(
+        &self,
+        manifest: &Manifest,
+        report: &mut TableExamination,
+        findings: &mut Findings,
+    ) {
+        let leaving = manifest
+            .indexes
+            .iter()
+            .filter(|index| index.leaves_partition());
+        report.leaving = leaving
+            .map(|index| (index.id(), index.table.clone()))
+            .collect();
         for index in &manifest.not_in_force {
             let other = index.table.as_ref().map_or("", TableName::as_str);
             findings.add(
@@ -260,11 +313,20 @@ impl Examination {
         findings: &mut Findings,
     ) -> Result<()> {
         // While an index is built, entities without entries are no damage: the build has not come to them yet.
-        let (compared, others): (Vec<_>, Vec<_>) =
-            indexes.iter().partition(|index| index.state == IndexState::Readable && !index.is_dropping());
+        let (compared, others): (Vec<_>, Vec<_>) = indexes
+            .iter()
+            .partition(|index| index.state == IndexState::Readable && !index.is_dropping());
         for index in others {
-            let doing = if index.is_dropping() { "being removed" } else { "under construction" };
-            let subject = format!("the index {}, which is {doing}: {}", index.id(), index.state);
+            let doing = if index.is_dropping() {
+                "being removed"
+            } else {
+                "under construction"
+            };
+            let subject = format!(
+                "the index {}, which is {doing}: {}",
+                index.id(),
+                index.state
+            );
             findings.add(Problem::UnfinishedIndex, &subject, None);
         }
         if compared.is_empty() || self.entries == CompareEntries::None {
@@ -281,7 +343,11 @@ impl Examination {
             let id = index.id();
             let found = match self.entries {
                 CompareEntries::All => opened.scrub(&id, ScrubMode::Report).await,
-                _ => opened.check_sample(&id, sample.entries(&id), sample.entities()).await,
+                _ => {
+                    opened
+                        .check_sample(&id, sample.entries(&id), sample.entities())
+                        .await
+                }
             };
             match found {
                 Ok(found) => {
@@ -289,7 +355,11 @@ impl Examination {
                     add_scrub(&id, &found, findings);
                 }
                 Err(error) if error.is_transient() => return Err(error),
-                Err(error) => findings.add(Problem::NotCompared, &format!("the index {id}: {error}"), None),
+                Err(error) => findings.add(
+                    Problem::NotCompared,
+                    &format!("the index {id}: {error}"),
+                    None,
+                ),
             }
         }
         Ok(())
@@ -325,7 +395,11 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn new(examination: &'a Examination, manifest: &'a Manifest) -> Self {
         let now = Ticks::now();
-        let size = if let CompareEntries::Sampled(size) = examination.entries { size } else { 0 };
+        let size = if let CompareEntries::Sampled(size) = examination.entries {
+            size
+        } else {
+            0
+        };
         let age = i64::try_from(examination.unfinished_after.as_nanos() / 100).unwrap_or(i64::MAX);
         Self {
             examination,
@@ -360,7 +434,13 @@ impl<'a> Pass<'a> {
                 Some(row.key()),
             );
         }
-        let names = || self.examination.encrypted_names.as_ref().map(|names| names(row)).unwrap_or_default();
+        let names = || {
+            self.examination
+                .encrypted_names
+                .as_ref()
+                .map(|names| names(row))
+                .unwrap_or_default()
+        };
         if row.key().is_system() && !crate::wide::is_wide_row(row) {
             self.report.system_rows += 1;
             return;
@@ -386,9 +466,14 @@ impl<'a> Pass<'a> {
     /// Finds rows of unfinished writes, and messages that were set aside.
     fn check_unfinished(&mut self, row: &Entity) {
         if crate::queue::is_poison(row) {
-            self.findings.add(Problem::Poisoned, "messages of a queue in the table", Some(row.key()));
+            self.findings.add(
+                Problem::Poisoned,
+                "messages of a queue in the table",
+                Some(row.key()),
+            );
         } else if crate::eventual::is_poisoned(row) {
-            self.findings.add(Problem::Poisoned, "eventual transactions", Some(row.key()));
+            self.findings
+                .add(Problem::Poisoned, "eventual transactions", Some(row.key()));
         }
         let damage = crate::journal::damage(row)
             .or_else(|| crate::changes::damage(row))
@@ -399,14 +484,18 @@ impl<'a> Pass<'a> {
                 ErrorKind::Decode(decode) => format!("a {}, {}", decode.entity, decode.property),
                 _ => "rows of the library".to_owned(),
             };
-            self.findings.add(Problem::DamagedRow, &subject, Some(row.key()));
+            self.findings
+                .add(Problem::DamagedRow, &subject, Some(row.key()));
             return;
         }
         if !(is_journal_row(row) || is_pending(row) || has_mark(row)) {
             return;
         }
         self.report.unfinished += 1;
-        if row.timestamp().is_none_or(|time| time <= self.unfinished_before) {
+        if row
+            .timestamp()
+            .is_none_or(|time| time <= self.unfinished_before)
+        {
             self.findings.add(
                 Problem::UnfinishedWrite,
                 "rows of writes that were not finished",
@@ -419,14 +508,24 @@ impl<'a> Pass<'a> {
     fn check_limits(&mut self, row: &Entity, bytes: u64) {
         let profile = self.examination.store.profile();
         let is_near = |value: usize, limit: usize| value * 100 >= limit * NEAR;
-        if is_near(usize::try_from(bytes).unwrap_or(usize::MAX), profile.entity_bytes) {
-            let subject = format!("entities of {NEAR} % of {} KiB or more", profile.entity_bytes / 1024);
-            self.findings.add(Problem::NearLimit, &subject, Some(row.key()));
+        if is_near(
+            usize::try_from(bytes).unwrap_or(usize::MAX),
+            profile.entity_bytes,
+        ) {
+            let subject = format!(
+                "entities of {NEAR} % of {} KiB or more",
+                profile.entity_bytes / 1024
+            );
+            self.findings
+                .add(Problem::NearLimit, &subject, Some(row.key()));
         }
         if is_near(row.properties().len(), profile.custom_properties) {
-            let subject =
-                format!("entities with {NEAR} % of {} properties or more", profile.custom_properties);
-            self.findings.add(Problem::NearLimit, &subject, Some(row.key()));
+            let subject = format!(
+                "entities with {NEAR} % of {} properties or more",
+                profile.custom_properties
+            );
+            self.findings
+                .add(Problem::NearLimit, &subject, Some(row.key()));
         }
         for property in row.properties().iter() {
             // The service counts text in UTF-16 units:
@@ -437,8 +536,12 @@ impl<'a> Pass<'a> {
                 _ => continue,
             };
             if is_near(units, limit) {
-                let subject = format!("values of {} of {NEAR} % of 64 KiB or more", property.name());
-                self.findings.add(Problem::NearLimit, &subject, Some(row.key()));
+                let subject = format!(
+                    "values of {} of {NEAR} % of 64 KiB or more",
+                    property.name()
+                );
+                self.findings
+                    .add(Problem::NearLimit, &subject, Some(row.key()));
             }
         }
     }
@@ -469,7 +572,11 @@ struct Reservoir {
 
 impl Sample {
     fn new(size: usize) -> Self {
-        Self { size, entities: Reservoir::default(), entries: BTreeMap::new() }
+        Self {
+            size,
+            entities: Reservoir::default(),
+            entries: BTreeMap::new(),
+        }
     }
 
     fn add_entity(&mut self, row: &Entity) {
@@ -478,7 +585,10 @@ impl Sample {
 
     fn add_entry(&mut self, row: &Entity) {
         if let Some(id) = Entry::index_of(row).filter(|_| self.size > 0) {
-            self.entries.entry(id.to_owned()).or_default().add(row, self.size);
+            self.entries
+                .entry(id.to_owned())
+                .or_default()
+                .add(row, self.size);
         }
     }
 
@@ -487,7 +597,9 @@ impl Sample {
     }
 
     fn entries(&self, id: &str) -> &[Key] {
-        self.entries.get(id).map_or(&[], |reservoir| &reservoir.keys)
+        self.entries
+            .get(id)
+            .map_or(&[], |reservoir| &reservoir.keys)
     }
 }
 
@@ -498,8 +610,9 @@ impl Reservoir {
         self.seen += 1;
         if self.keys.len() < size {
             self.keys.push(row.key().clone());
-        } else if let Some(slot) =
-            usize::try_from(fastrand::u64(..self.seen)).ok().and_then(|place| self.keys.get_mut(place))
+        } else if let Some(slot) = usize::try_from(fastrand::u64(..self.seen))
+            .ok()
+            .and_then(|place| self.keys.get_mut(place))
         {
             *slot = row.key().clone();
         }

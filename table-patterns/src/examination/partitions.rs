@@ -39,21 +39,37 @@ pub(super) struct Partitions {
 
 impl Partitions {
     pub(super) fn new(profile: &ServiceProfile, now: Ticks) -> Self {
-        let sizes = PartitionSizes { is_complete: true, ..PartitionSizes::default() };
+        let sizes = PartitionSizes {
+            is_complete: true,
+            ..PartitionSizes::default()
+        };
         let is_sorted = profile.order == KeyOrder::Sorted;
-        Self { is_sorted, since: now.get() - DAY, open: HashMap::new(), last: None, sizes }
+        Self {
+            is_sorted,
+            since: now.get() - DAY,
+            open: HashMap::new(),
+            last: None,
+            sizes,
+        }
     }
 
     pub(super) fn add(&mut self, row: &Entity, bytes: u64) {
         let partition = row.key().partition();
         let open = if self.is_sorted {
-            let is_other = self.last.as_ref().is_none_or(|open| open.size.partition != partition);
+            let is_other = self
+                .last
+                .as_ref()
+                .is_none_or(|open| open.size.partition != partition);
             if is_other && let Some(ended) = self.last.replace(OpenPartition::new(partition)) {
                 self.end_partition(ended);
             }
             self.last.as_mut()
         } else if self.open.contains_key(partition) || self.open.len() < MAX_OPEN {
-            Some(self.open.entry(partition.to_owned()).or_insert_with(|| OpenPartition::new(partition)))
+            Some(
+                self.open
+                    .entry(partition.to_owned())
+                    .or_insert_with(|| OpenPartition::new(partition)),
+            )
         } else {
             self.sizes.is_complete = false;
             None
@@ -61,7 +77,11 @@ impl Partitions {
         let Some(open) = open else { return };
         open.size.rows += 1;
         open.size.bytes += bytes;
-        if let Some(time) = row.timestamp().map(Ticks::get).filter(|time| *time >= self.since) {
+        if let Some(time) = row
+            .timestamp()
+            .map(Ticks::get)
+            .filter(|time| *time >= self.since)
+        {
             open.size.written_last_day += 1;
             self.sizes.written_last_day += 1;
             if self.is_sorted {
@@ -92,16 +112,26 @@ impl Partitions {
 
     /// The sizes of all partitions. Adds the findings about hot partitions.
     pub(super) fn finish(mut self, findings: &mut Findings) -> PartitionSizes {
-        let open: Vec<_> =
-            self.last.take().into_iter().chain(std::mem::take(&mut self.open).into_values()).collect();
+        let open: Vec<_> = self
+            .last
+            .take()
+            .into_iter()
+            .chain(std::mem::take(&mut self.open).into_values())
+            .collect();
         open.into_iter().for_each(|open| self.end_partition(open));
         let all = self.sizes.written_last_day;
         let target = limits::PARTITION_ENTITIES_PER_SECOND;
         for size in &self.sizes.busiest {
-            let PartitionSize { partition, written_last_day, busiest_second, .. } = size;
+            let PartitionSize {
+                partition,
+                written_last_day,
+                busiest_second,
+                ..
+            } = size;
             // A row shows its last write only, so these numbers are lower bounds: a partition may be hot and
             // not be found.
-            let takes_half = self.sizes.count > 1 && all >= MANY_WRITES && written_last_day * 2 >= all;
+            let takes_half =
+                self.sizes.count > 1 && all >= MANY_WRITES && written_last_day * 2 >= all;
             let subject = if busiest_second * 100 >= target * HOT {
                 format!(
                     "{partition:?}: {busiest_second} rows were written in one second; the service's target for a partition is {target}"
@@ -126,7 +156,10 @@ impl OpenPartition {
             written_last_day: 0,
             busiest_second: 0,
         };
-        Self { size, seconds: BTreeMap::new() }
+        Self {
+            size,
+            seconds: BTreeMap::new(),
+        }
     }
 }
 

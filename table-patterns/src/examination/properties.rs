@@ -34,13 +34,22 @@ pub(super) struct Properties<'a> {
 
 impl<'a> Properties<'a> {
     pub(super) fn new(manifest: &'a Manifest) -> Self {
-        Self { types: &manifest.types, values: BTreeMap::new(), counted: 0, rows: BTreeMap::new() }
+        Self {
+            types: &manifest.types,
+            values: BTreeMap::new(),
+            counted: 0,
+            rows: BTreeMap::new(),
+        }
     }
 
     /// Adds an entity. `encrypted` are the names in its header, if the store did not decrypt it.
     pub(super) fn add(&mut self, row: &Entity, encrypted: &[String]) {
-        let stored =
-            self.types.iter().find(|stored| stored.entity.as_ref().is_some_and(|entity| entity.admits(row)));
+        let stored = self.types.iter().find(|stored| {
+            stored
+                .entity
+                .as_ref()
+                .is_some_and(|entity| entity.admits(row))
+        });
         let type_name = match (stored, row.get(Schema::TYPE_PROPERTY)) {
             (Some(stored), _) => stored.name(),
             // By default a type of this library is in this property, with a manifest or without.
@@ -86,7 +95,9 @@ impl<'a> Properties<'a> {
                 self.counted += 1;
                 values.insert(name.to_owned(), Values::default());
             }
-            let Some(values) = values.get_mut(name) else { continue };
+            let Some(values) = values.get_mut(name) else {
+                continue;
+            };
             let is_named = encrypted.iter().any(|other| other == name);
             // Without the names in the header, a Binary of an encrypted entity may be ciphertext.
             let is_hidden = is_ciphertext && encrypted.is_empty() && edm_type == EdmType::Binary;
@@ -101,28 +112,48 @@ impl<'a> Properties<'a> {
     }
 
     /// The rows of each type. Adds the findings about values and versions.
-    pub(super) fn finish(self, manifest: &Manifest, findings: &mut Findings) -> BTreeMap<String, TypeRows> {
+    pub(super) fn finish(
+        self,
+        manifest: &Manifest,
+        findings: &mut Findings,
+    ) -> BTreeMap<String, TypeRows> {
         let values = self.values.iter();
-        for (type_name, (name, values)) in
-            values.flat_map(|(type_name, values)| values.iter().map(move |named| (type_name, named)))
+        for (type_name, (name, values)) in values
+            .flat_map(|(type_name, values)| values.iter().map(move |named| (type_name, named)))
         {
-            let property = if type_name.is_empty() { name.clone() } else { format!("{name} of {type_name}") };
+            let property = if type_name.is_empty() {
+                name.clone()
+            } else {
+                format!("{name} of {type_name}")
+            };
             let declares = |stored: &StoredType| {
-                (type_name == WIDE_ROWS || stored.name() == type_name) && stored.encrypted.contains(name)
+                (type_name == WIDE_ROWS || stored.name() == type_name)
+                    && stored.encrypted.contains(name)
             };
             let plain: u64 = values.plain.values().map(|(count, _)| count).sum();
-            let examples = values.plain.values().filter_map(|(_, first)| first.as_ref());
+            let examples = values
+                .plain
+                .values()
+                .filter_map(|(_, first)| first.as_ref());
             if plain > 0 && (values.encrypted > 0 || manifest.types.iter().any(declares)) {
                 findings.add_with(Problem::Plaintext, &property, plain, examples.clone());
             }
             // Rows of wide entities mix the properties of several types, so several types of values are no problem there.
             if values.plain.len() > 1 && type_name != WIDE_ROWS {
-                let most = values.plain.values().map(|(count, _)| *count).max().unwrap_or_default();
+                let most = values
+                    .plain
+                    .values()
+                    .map(|(count, _)| *count)
+                    .max()
+                    .unwrap_or_default();
                 let counts: Vec<_> = values
                     .plain
                     .iter()
                     .map(|(edm_type, (count, _))| {
-                        format!("{} in {count} rows", edm_type.name().trim_start_matches("Edm."))
+                        format!(
+                            "{} in {count} rows",
+                            edm_type.name().trim_start_matches("Edm.")
+                        )
                     })
                     .collect();
                 let subject = format!("{property}: {}", counts.join(", "));
@@ -135,9 +166,20 @@ impl<'a> Properties<'a> {
                 .iter()
                 .filter(|stored| stored.name() == type_name)
                 .map(|stored| stored.version);
-            let latest = declared.chain(rows.versions.keys().copied()).max().unwrap_or(1);
-            for (version, count) in rows.versions.iter().filter(|(version, _)| **version < latest) {
-                let entities = if type_name.is_empty() { "entities without a type" } else { type_name };
+            let latest = declared
+                .chain(rows.versions.keys().copied())
+                .max()
+                .unwrap_or(1);
+            for (version, count) in rows
+                .versions
+                .iter()
+                .filter(|(version, _)| **version < latest)
+            {
+                let entities = if type_name.is_empty() {
+                    "entities without a type"
+                } else {
+                    type_name
+                };
                 let subject = format!("{entities}: version {version}, and the latest is {latest}");
                 findings.add_many(Problem::OldVersion, &subject, *count);
             }

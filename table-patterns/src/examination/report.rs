@@ -183,14 +183,18 @@ impl Problem {
     /// Returns what to do.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::Unreadable => "restore the rows from a backup, or give the keys that encrypted them",
+            Self::Unreadable => {
+                "restore the rows from a backup, or give the keys that encrypted them"
+            }
             Self::RepeatedProperty => {
                 "write the entities again with one value of the property: readers take the first, and no store accepts both"
             }
             Self::DamagedRow => {
                 "find out who wrote the rows, delete them, and scrub the indexes of the table"
             }
-            Self::Plaintext => "encrypt the values by a migration, and look for the program that wrote them",
+            Self::Plaintext => {
+                "encrypt the values by a migration, and look for the program that wrote them"
+            }
             Self::MissingBlob => "restore the blobs from a backup",
             Self::DanglingEntries | Self::MissingEntries => "repair the index by a scrub",
             Self::TakenEntries => "change these entities, or the key templates of the index",
@@ -205,9 +209,15 @@ impl Problem {
             Self::UnfinishedIndex => "continue its build or its removal by upkeep",
             Self::NotCompared => "scrub the index by a program that can",
             Self::HotPartition => "spread the entities over several PartitionKeys",
-            Self::NearLimit => "store large values in blobs, or as wide entities, before a write is refused",
-            Self::MixedTypes => "find the program that writes the other type: filters compare one type only",
-            Self::OldVersion => "upgrade the entities, so that programs need not read the old shape",
+            Self::NearLimit => {
+                "store large values in blobs, or as wide entities, before a write is refused"
+            }
+            Self::MixedTypes => {
+                "find the program that writes the other type: filters compare one type only"
+            }
+            Self::OldVersion => {
+                "upgrade the entities, so that programs need not read the old shape"
+            }
         }
     }
 }
@@ -290,7 +300,12 @@ impl Findings {
     pub(super) fn into_sorted(self) -> Vec<Finding> {
         let findings = self.0.into_iter();
         let mut findings: Vec<_> = findings
-            .map(|((problem, subject), (count, examples))| Finding { problem, subject, count, examples })
+            .map(|((problem, subject), (count, examples))| Finding {
+                problem,
+                subject,
+                count,
+                examples,
+            })
             .collect();
         findings.sort_by_key(|found| (found.problem.severity(), found.problem));
         findings
@@ -321,13 +336,18 @@ impl Default for TableExamination {
 impl TableExamination {
     /// Whether a finding is [damage](Severity::Damage).
     pub fn is_damaged(&self) -> bool {
-        self.findings.iter().any(|found| found.problem.severity() == Severity::Damage)
+        self.findings
+            .iter()
+            .any(|found| found.problem.severity() == Severity::Damage)
     }
 
     pub(super) fn add_size(&mut self, bytes: u64) {
         let power = bytes.checked_ilog2().unwrap_or_default() as usize;
         while self.sizes.len() <= power {
-            self.sizes.push(SizeCount { below: 2 << self.sizes.len(), rows: 0 });
+            self.sizes.push(SizeCount {
+                below: 2 << self.sizes.len(),
+                rows: 0,
+            });
         }
         self.sizes[power].rows += 1;
     }

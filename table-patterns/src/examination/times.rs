@@ -9,8 +9,20 @@ const SECOND: i64 = 10_000_000;
 /// The maximal number of intervals. With one more, the intervals become longer.
 const MAX_INTERVALS: usize = 400;
 /// The lengths of intervals in seconds.
-const LENGTHS: [i64; 12] =
-    [1, 10, 60, 300, 900, 3600, 21_600, 86_400, 604_800, 2_592_000, 31_536_000, 315_360_000];
+const LENGTHS: [i64; 12] = [
+    1,
+    10,
+    60,
+    300,
+    900,
+    3600,
+    21_600,
+    86_400,
+    604_800,
+    2_592_000,
+    31_536_000,
+    315_360_000,
+];
 
 /// The number of rows by the time of their last write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -51,7 +63,10 @@ impl Times {
 
     /// Whether the picture would have too many intervals, empty ones included.
     fn is_too_fine(&self) -> bool {
-        let ends = self.counts.first_key_value().zip(self.counts.last_key_value());
+        let ends = self
+            .counts
+            .first_key_value()
+            .zip(self.counts.last_key_value());
         let intervals = ends.map_or(0, |((first, _), (last, _))| last - first + 1);
         intervals > MAX_INTERVALS as i64 && self.length + 1 < LENGTHS.len()
     }
@@ -59,8 +74,12 @@ impl Times {
     pub(super) fn finish(self) -> WriteTimes {
         let ticks = self.ticks();
         let intervals = self.counts.into_iter();
-        let intervals = intervals.filter_map(|(interval, rows)| Some((Ticks::new(interval * ticks)?, rows)));
-        WriteTimes { seconds: LENGTHS[self.length].unsigned_abs(), intervals: intervals.collect() }
+        let intervals =
+            intervals.filter_map(|(interval, rows)| Some((Ticks::new(interval * ticks)?, rows)));
+        WriteTimes {
+            seconds: LENGTHS[self.length].unsigned_abs(),
+            intervals: intervals.collect(),
+        }
     }
 }
 
@@ -78,7 +97,10 @@ mod tests {
         let end = times.finish();
         assert_eq!(end.seconds, 300);
         assert_eq!(end.intervals.len(), 334);
-        assert_eq!(end.intervals.iter().map(|(_, rows)| rows).sum::<u64>(), 100_000);
+        assert_eq!(
+            end.intervals.iter().map(|(_, rows)| rows).sum::<u64>(),
+            100_000
+        );
         assert_eq!(end.intervals[0], (start, 300));
     }
 }

@@ -69,7 +69,9 @@ impl Buffers {
 
     /// Whether the last buffer takes more records.
     pub(super) fn may_grow(&self, max: usize) -> bool {
-        self.waiting.back().is_some_and(|buffer| !buffer.sealed && buffer.text.len() < max)
+        self.waiting
+            .back()
+            .is_some_and(|buffer| !buffer.sealed && buffer.text.len() < max)
     }
 
     /// The time at which the oldest record reaches this age; `None` without records or with an unlimited age.
@@ -81,14 +83,20 @@ impl Buffers {
     /// [`CLOCK_TOLERANCE`]; such a record starts a new buffer.
     pub(super) fn push(&mut self, service: &str, options: &LogOptions, record: &str) {
         let clock = options.clock.now();
-        let is_slightly_ahead = |last: &Ticks| (1..=CLOCK_TOLERANCE).contains(&(last.get() - clock.get()));
+        let is_slightly_ahead =
+            |last: &Ticks| (1..=CLOCK_TOLERANCE).contains(&(last.get() - clock.get()));
         let now = self.last.filter(is_slightly_ahead).unwrap_or(clock);
         // The header has the first and the last time, between which readers expect the others.
         let went_back = self.last.is_some_and(|last| last > now);
         self.last = Some(now);
         let directory = directory(service, now, options.period);
         let fits = self.may_grow(options.max_bytes) && !went_back;
-        if !(fits && self.waiting.back().is_some_and(|buffer| buffer.directory == directory)) {
+        if !(fits
+            && self
+                .waiting
+                .back()
+                .is_some_and(|buffer| buffer.directory == directory))
+        {
             self.open(directory, now);
         }
         if let Some(buffer) = self.waiting.back_mut() {
@@ -102,7 +110,16 @@ impl Buffers {
         self.flushes += 1;
         let (first, last, flush, opened) = (now, now, self.flushes, Instant::now());
         let (records, text, sealed) = (0, String::new(), false);
-        self.waiting.push_back(Buffer { directory, first, last, records, text, flush, opened, sealed });
+        self.waiting.push_back(Buffer {
+            directory,
+            first,
+            last,
+            records,
+            text,
+            flush,
+            opened,
+            sealed,
+        });
     }
 
     /// Takes the first `count` buffers to store them.
@@ -135,7 +152,12 @@ pub(super) struct BlobCreator {
 
 impl BlobCreator {
     pub(super) fn new(blobs: Arc<dyn ObjectStore>, format: LogFormat) -> Self {
-        Self { blobs, format, writer: Uuid::new_v4(), next: None }
+        Self {
+            blobs,
+            format,
+            writer: Uuid::new_v4(),
+            next: None,
+        }
     }
 
     /// Stores buffers in their order until one fails; returns the buffers that are not stored.
@@ -173,7 +195,10 @@ impl BlobCreator {
             _ => self.next_number(&directory).await?,
         };
         loop {
-            match self.create_numbered(&directory, next, buffer.flush, &content).await {
+            match self
+                .create_numbered(&directory, next, buffer.flush, &content)
+                .await
+            {
                 Ok(true) => break,
                 // Another writer of the log has taken the number.
                 Ok(false) => next += 1,
@@ -199,7 +224,11 @@ impl BlobCreator {
         let path = path(directory, number)?;
         // Never an overwrite: another writer of the log may have the same number in mind.
         let options = PutOptions::from(PutMode::Create);
-        match self.blobs.put_opts(&path, content.clone().into(), options).await {
+        match self
+            .blobs
+            .put_opts(&path, content.clone().into(), options)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => self.is_ours(&path, flush).await,
             Err(error) => Err(blob_error(error)),
@@ -220,7 +249,9 @@ impl BlobCreator {
 
     /// Whether an earlier attempt of this flush, whose answer was lost, created the blob.
     async fn is_ours(&self, path: &Path, flush: u64) -> Result<bool> {
-        let Some(content) = blobs::open(&*self.blobs, path).await? else { return Ok(false) };
+        let Some(content) = blobs::open(&*self.blobs, path).await? else {
+            return Ok(false);
+        };
         let text = String::from_utf8_lossy(&blobs::collected(content).await?).into_owned();
         let header = text.lines().next().and_then(Header::parse);
         Ok(header.is_some_and(|(header, _)| header.writer == self.writer && header.flush == flush))

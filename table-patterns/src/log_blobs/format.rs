@@ -28,7 +28,11 @@ impl Header {
     pub(super) fn line(&self, format: LogFormat) -> Result<String> {
         let json = serde_json::to_string(self).map_err(|e| no_json_form(&e))?;
         // Programs that read delimited text take `#` for the start of a comment.
-        Ok(if format == LogFormat::JsonLines { format!("{json}\n") } else { format!("#{json}\n") })
+        Ok(if format == LogFormat::JsonLines {
+            format!("{json}\n")
+        } else {
+            format!("#{json}\n")
+        })
     }
 
     /// Parses a header; the flag says whether the records are JSON lines. `None` for any other line.
@@ -61,7 +65,11 @@ pub struct LogEntry {
 /// replace them.
 pub(super) fn json_record<R: Serialize>(record: &R) -> Result<String> {
     let text = serde_json::to_string(record).map_err(|e| no_json_form(&e))?;
-    Ok(if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text })
+    Ok(if text.contains(['\n', '\r']) {
+        text.replace(['\n', '\r'], " ")
+    } else {
+        text
+    })
 }
 
 /// The fields with their escapes, separated by the delimiter.
@@ -71,7 +79,10 @@ pub(super) fn delimited_record<F: AsRef<str>>(fields: &[F], delimiter: char) -> 
         if n > 0 {
             out.push(delimiter);
         }
-        field.as_ref().chars().for_each(|c| push_escaped(&mut out, c, delimiter));
+        field
+            .as_ref()
+            .chars()
+            .for_each(|c| push_escaped(&mut out, c, delimiter));
     }
     out
 }
@@ -105,7 +116,9 @@ impl LogEntry {
 
     /// The fields of a record that was appended as fields. A JSON record is one field.
     pub fn fields(&self) -> Vec<String> {
-        let Some(delimiter) = self.delimiter else { return vec![self.text.clone()] };
+        let Some(delimiter) = self.delimiter else {
+            return vec![self.text.clone()];
+        };
         let (mut fields, mut field, mut escaped) = (Vec::new(), String::new(), false);
         for c in self.text.chars() {
             match (escaped, c) {
@@ -129,14 +142,22 @@ impl LogEntry {
         if is_json {
             let read: JsonLine<'_> = serde_json::from_str(line).ok()?;
             let text = read.record.get().to_owned();
-            return Some(Self { time: read.time.parse().ok()?, text, delimiter: None });
+            return Some(Self {
+                time: read.time.parse().ok()?,
+                text,
+                delimiter: None,
+            });
         }
         // The time ends in `Z`, and no time has another one. The delimiter is the character after it,
         // whatever the options of the reader.
         let end = line.find('Z')? + 1;
         let delimiter = line[end..].chars().next()?;
         let text = line[end + delimiter.len_utf8()..].to_owned();
-        Some(Self { time: line[..end].parse().ok()?, text, delimiter: Some(delimiter) })
+        Some(Self {
+            time: line[..end].parse().ok()?,
+            text,
+            delimiter: Some(delimiter),
+        })
     }
 }
 
@@ -160,7 +181,10 @@ pub(super) fn directory(service: &str, at: Ticks, period: LogPeriod) -> String {
         LogPeriod::Hour => "%H00",
         LogPeriod::Minute => "%H%M",
     };
-    format!("{service}/{}", at.to_datetime().format(&format!("%Y/%m/%d/{minutes}")))
+    format!(
+        "{service}/{}",
+        at.to_datetime().format(&format!("%Y/%m/%d/{minutes}"))
+    )
 }
 
 /// The path of a blob: `{directory}/000001.log`.

@@ -49,7 +49,9 @@ pub fn read_logs(
         async move { names(&*store, &service, day?, &range).await }
     });
     // `try_flatten` goes on after an error, so a day or a blob that cannot be read does not hide the others.
-    let names = names.map_ok(|names| stream::iter(names).map(Ok::<_, Error>)).try_flatten();
+    let names = names
+        .map_ok(|names| stream::iter(names).map(Ok::<_, Error>))
+        .try_flatten();
     let entries = names.then(move |path| {
         let blobs = Arc::clone(&blobs);
         async move { entries(&*blobs, &path?).await }
@@ -65,13 +67,19 @@ async fn names(
     date: DateTime<Utc>,
     range: &Range<Ticks>,
 ) -> Result<Vec<Path>> {
-    let all = blobs.list(Some(&day(service, date)?)).map_ok(|blob| blob.location);
+    let all = blobs
+        .list(Some(&day(service, date)?))
+        .map_ok(|blob| blob.location);
     let all: Vec<Path> = all.try_collect().await.map_err(blob_error)?;
     let end = Ticks::new(range.end.get() - 1).unwrap_or(Ticks::MIN);
     let (from, to) = (range.start.to_datetime(), end.to_datetime());
     // A directory may hold an hour of records. For directories of minutes this may select more than needed, never less.
     let first = if from > date { from.hour() * 60 } else { 0 };
-    let last = if to.date_naive() == date.date_naive() { to.hour() * 60 + to.minute() } else { u32::MAX };
+    let last = if to.date_naive() == date.date_naive() {
+        to.hour() * 60 + to.minute()
+    } else {
+        u32::MAX
+    };
     let with_position = |path: Path| Some(((minute_of_day(&path)?, number(&path)?), path));
     let mut found: Vec<_> = all.into_iter().filter_map(with_position).collect();
     found.retain(|((minute, _), _)| (first..=last).contains(minute));
@@ -82,12 +90,16 @@ async fn names(
 /// The records of a blob, and an error as the last item if some cannot be read.
 async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogEntry>>> {
     // A blob that was listed and is gone was deleted with its log: not an error.
-    let Some(content) = blobs::open(blobs, path).await? else { return Ok(Vec::new()) };
+    let Some(content) = blobs::open(blobs, path).await? else {
+        return Ok(Vec::new());
+    };
     let damaged = || Error::corrupt(format!("the log blob {path} is damaged"));
     let text = String::from_utf8(blobs::collected(content).await?).map_err(|_| damaged())?;
     let (header, lines) = text.split_once('\n').ok_or_else(damaged)?;
     let (header, is_json) = Header::parse(header).ok_or_else(damaged)?;
-    let found = lines.lines().filter_map(|line| LogEntry::parse(line, is_json));
+    let found = lines
+        .lines()
+        .filter_map(|line| LogEntry::parse(line, is_json));
     let mut found: Vec<_> = found.map(Ok).collect();
     // The header counts the records: fewer entries mean a line that cannot be parsed, and fewer or more lines a blob that was cut or changed.
     if (found.len(), lines.lines().count()) != (header.records as usize, header.records as usize) {
@@ -136,10 +148,17 @@ fn days_below(
         let (blobs, directory, range) = (Arc::clone(&blobs), directory.clone(), range.clone());
         async move { subdirectories(&*blobs, &directory, &date, &range).await }
     };
-    let parts = stream::once(listed).map_ok(|parts| stream::iter(parts).map(Ok::<_, Error>)).try_flatten();
+    let parts = stream::once(listed)
+        .map_ok(|parts| stream::iter(parts).map(Ok::<_, Error>))
+        .try_flatten();
     let days = parts.map_ok(move |(name, date, first)| match date.len() {
         3 => stream::iter([Ok(first)]).boxed(),
-        _ => days_below(Arc::clone(&blobs), format!("{directory}/{name}"), date, range.clone()),
+        _ => days_below(
+            Arc::clone(&blobs),
+            format!("{directory}/{name}"),
+            date,
+            range.clone(),
+        ),
     });
     days.try_flatten().boxed()
 }
@@ -151,24 +170,35 @@ async fn subdirectories(
     date: &[u32],
     range: &Range<DateTime<Utc>>,
 ) -> Result<Vec<(String, Vec<u32>, DateTime<Utc>)>> {
-    let listed = blobs.list_with_delimiter(Some(&parse(directory)?)).await.map_err(blob_error)?;
+    let listed = blobs
+        .list_with_delimiter(Some(&parse(directory)?))
+        .await
+        .map_err(blob_error)?;
     let dated = |path: Path| {
         let name = path.filename()?.to_owned();
         let date = [date, &[name.parse().ok()?]].concat();
         let (first, end) = span(&date)?;
         (first < range.end && end > range.start).then_some((name, date, first))
     };
-    let mut found: Vec<_> = listed.common_prefixes.into_iter().filter_map(dated).collect();
+    let mut found: Vec<_> = listed
+        .common_prefixes
+        .into_iter()
+        .filter_map(dated)
+        .collect();
     found.sort_by_key(|(_, _, first)| *first);
     Ok(found)
 }
 
 /// The first moment of a year, a month or a day, and the first moment after it.
 fn span(date: &[u32]) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
-    let from = |year: u32, month, day| NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day);
+    let from =
+        |year: u32, month, day| NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day);
     let (first, end) = match *date {
         [year] => (from(year, 1, 1)?, from(year + 1, 1, 1)?),
-        [year, month] => (from(year, month, 1)?, from(year, month, 1)?.checked_add_months(Months::new(1))?),
+        [year, month] => (
+            from(year, month, 1)?,
+            from(year, month, 1)?.checked_add_months(Months::new(1))?,
+        ),
         [year, month, day] => (from(year, month, day)?, from(year, month, day)?.succ_opt()?),
         _ => return None,
     };

@@ -131,14 +131,19 @@ impl LogWriter {
     async fn ask(&self, command: impl FnOnce(Done) -> Command + Send) -> Result<()> {
         let closed = || Error::invalid_request("the log is closed: open a new `LogWriter`");
         let (done, answer) = oneshot::channel();
-        self.commands.send(command(done)).await.map_err(|_| closed())?;
+        self.commands
+            .send(command(done))
+            .await
+            .map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }
 
 impl fmt::Debug for LogWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogWriter").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("LogWriter")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
@@ -195,7 +200,15 @@ impl LogTask {
     fn new(blobs: Arc<dyn ObjectStore>, service: String, options: LogOptions) -> Self {
         let flush = Some(FlushState::Idle(BlobCreator::new(blobs, options.format)));
         let (buffers, waiting) = (Buffers::default(), Vec::new());
-        Self { service, options, buffers, flush, waiting, unsynced: 0, retry_at: None }
+        Self {
+            service,
+            options,
+            buffers,
+            flush,
+            waiting,
+            unsynced: 0,
+            retry_at: None,
+        }
     }
 
     async fn run(mut self, mut queue: mpsc::Receiver<Command>) {
@@ -230,7 +243,10 @@ impl LogTask {
 
     /// The time at which the oldest records must be stored.
     fn due(&self) -> Option<Instant> {
-        let oldest = self.buffers.due_at(self.options.max_age).filter(|_| !self.is_flushing())?;
+        let oldest = self
+            .buffers
+            .due_at(self.options.max_age)
+            .filter(|_| !self.is_flushing())?;
         Some(self.retry_at.map_or(oldest, |retry| oldest.max(retry)))
     }
 
@@ -254,7 +270,9 @@ impl LogTask {
         self.buffers.push(&self.service, &self.options, record);
         self.unsynced += 1;
         match self.options.sync {
-            LogSync::Every(records) if self.unsynced >= u64::from(records.max(1)) => self.waiting.push(done),
+            LogSync::Every(records) if self.unsynced >= u64::from(records.max(1)) => {
+                self.waiting.push(done)
+            }
             _ => drop(done.send(Ok(()))),
         }
     }
@@ -263,10 +281,16 @@ impl LogTask {
     fn store(&mut self, count: usize) {
         self.flush = match self.flush.take() {
             Some(FlushState::Idle(creator)) => {
-                let (buffers, waiting) = (self.buffers.take(count), std::mem::take(&mut self.waiting));
+                let (buffers, waiting) =
+                    (self.buffers.take(count), std::mem::take(&mut self.waiting));
                 let flush = async move {
                     let (creator, left, result) = creator.store(buffers).await;
-                    Flushed { creator, left, waiting, result }
+                    Flushed {
+                        creator,
+                        left,
+                        waiting,
+                        result,
+                    }
                 };
                 Some(FlushState::Running(flush.boxed()))
             }
@@ -276,15 +300,24 @@ impl LogTask {
 
     /// Takes back the buffers that could not be stored, and answers the callers that wait.
     fn finish(&mut self, flushed: Flushed) -> Result<()> {
-        let Flushed { creator, left, waiting, result } = flushed;
+        let Flushed {
+            creator,
+            left,
+            waiting,
+            result,
+        } = flushed;
         self.flush = Some(FlushState::Idle(creator));
         self.buffers.restore(left);
         self.retry_at = result.is_err().then(|| Instant::now() + RETRY_PAUSE);
         match &result {
             Ok(()) => self.unsynced = self.buffers.records(),
-            Err(error) => tracing::warn!("the log of {} could not be stored: {error}", self.service),
+            Err(error) => {
+                tracing::warn!("the log of {} could not be stored: {error}", self.service)
+            }
         }
-        waiting.into_iter().for_each(|done| drop(done.send(result.clone())));
+        waiting
+            .into_iter()
+            .for_each(|done| drop(done.send(result.clone())));
         result
     }
 

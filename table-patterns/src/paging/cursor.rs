@@ -38,9 +38,15 @@ pub struct CursorKey {
 impl CursorKey {
     /// Makes a key of secret bytes, for example from the configuration. The bytes must be random: not a password.
     pub fn new(secret: [u8; 32]) -> Self {
-        let hash = Sha256::new().chain_update(b"table-patterns cursor key\n").chain_update(secret).finalize();
+        let hash = Sha256::new()
+            .chain_update(b"table-patterns cursor key\n")
+            .chain_update(secret)
+            .finalize();
         let id = hash.first_chunk().copied().unwrap_or_default();
-        Self { secret: Zeroizing::new(secret), id }
+        Self {
+            secret: Zeroizing::new(secret),
+            id,
+        }
     }
 
     /// Makes a random key. Cursors end with the process, unless it stores the bytes itself.
@@ -68,12 +74,17 @@ impl CursorKey {
         let start = sealed.len();
         let text = serde_json::to_vec(content);
         sealed.extend(text.map_err(|error| {
-            Error::invalid_request(format!("the content of a cursor cannot be encoded as JSON: {error}"))
+            Error::invalid_request(format!(
+                "the content of a cursor cannot be encoded as JSON: {error}"
+            ))
         })?);
         let (header, body) = sealed.split_at_mut(start);
         // The header is authenticated too, so that format, key id and nonce cannot be exchanged.
-        let tag = self.cipher().encrypt_inout_detached(&nonce.into(), header, body.into());
-        let tag = tag.map_err(|_| Error::invalid_request("the cursor is too long to be encrypted"))?;
+        let tag = self
+            .cipher()
+            .encrypt_inout_detached(&nonce.into(), header, body.into());
+        let tag =
+            tag.map_err(|_| Error::invalid_request("the cursor is too long to be encrypted"))?;
         sealed.extend_from_slice(&tag);
         Ok(URL_SAFE_NO_PAD.encode(sealed))
     }
@@ -84,16 +95,28 @@ impl CursorKey {
         if text.len() > MAX_CURSOR_BYTES {
             return Err(CursorError::Malformed);
         }
-        let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
-        let (header, rest) =
-            sealed.split_at_checked(1 + KEY_ID_BYTES + NONCE_BYTES).ok_or(CursorError::Malformed)?;
-        let (body, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(CursorError::Malformed)?;
-        let (format, id, nonce) = (header[0], &header[1..=KEY_ID_BYTES], &header[1 + KEY_ID_BYTES..]);
+        let sealed = URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|_| CursorError::Malformed)?;
+        let (header, rest) = sealed
+            .split_at_checked(1 + KEY_ID_BYTES + NONCE_BYTES)
+            .ok_or(CursorError::Malformed)?;
+        let (body, tag) = rest
+            .split_last_chunk::<TAG_BYTES>()
+            .ok_or(CursorError::Malformed)?;
+        let (format, id, nonce) = (
+            header[0],
+            &header[1..=KEY_ID_BYTES],
+            &header[1 + KEY_ID_BYTES..],
+        );
         if format != FORMAT {
             return Err(CursorError::Malformed);
         }
         // The id only selects the key. The tag shows whether a program with this key has sealed the cursor.
-        let key = keys.iter().find(|key| key.id == id).ok_or(CursorError::UnknownKey)?;
+        let key = keys
+            .iter()
+            .find(|key| key.id == id)
+            .ok_or(CursorError::UnknownKey)?;
         let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| CursorError::Malformed)?;
         let mut body = Zeroizing::new(body.to_vec());
         let opened = key.cipher().decrypt_inout_detached(
@@ -111,13 +134,16 @@ impl CursorKey {
 impl fmt::Debug for CursorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = u32::from_be_bytes(self.id);
-        f.debug_struct("CursorKey").field("id", &format_args!("{id:08x}")).finish_non_exhaustive()
+        f.debug_struct("CursorKey")
+            .field("id", &format_args!("{id:08x}"))
+            .finish_non_exhaustive()
     }
 }
 
 fn random(bytes: &mut [u8]) -> Result<()> {
-    getrandom::fill(bytes)
-        .map_err(|error| Error::invalid_request(format!("the operating system has no random bytes: {error}")))
+    getrandom::fill(bytes).map_err(|error| {
+        Error::invalid_request(format!("the operating system has no random bytes: {error}"))
+    })
 }
 
 /// Why a cursor was refused. The text contains nothing of the cursor: it can be sent to the client.
@@ -194,8 +220,13 @@ impl Content {
 
     /// Returns the last known start that is not after the page: the number of its page, and the token (`None` for page 1).
     pub(super) fn nearest_start(&self) -> (u32, Option<&str>) {
-        let known = self.starts.iter().filter(|(number, _)| *number <= self.number);
-        known.max_by_key(|(number, _)| *number).map_or((1, None), |(number, start)| (*number, Some(&**start)))
+        let known = self
+            .starts
+            .iter()
+            .filter(|(number, _)| *number <= self.number);
+        known
+            .max_by_key(|(number, _)| *number)
+            .map_or((1, None), |(number, start)| (*number, Some(&**start)))
     }
 
     /// Adds the start of a page. Beyond [`MAX_STARTS`], removes the start whose absence costs the fewest requests: the latest starts
@@ -213,7 +244,9 @@ impl Content {
                 let before = index.checked_sub(1).map_or(1, number);
                 (number(index + 1) - before) * 1000 / (last - number(index)).max(1)
             };
-            let Some(least) = (0..self.starts.len() - LATEST_STARTS).min_by_key(|index| cost(*index)) else {
+            let Some(least) =
+                (0..self.starts.len() - LATEST_STARTS).min_by_key(|index| cost(*index))
+            else {
                 return;
             };
             self.starts.remove(least);
@@ -223,7 +256,11 @@ impl Content {
 
 /// The hash of a text that a cursor is bound to.
 pub(super) fn hash(domain: &str, text: &str) -> String {
-    let hash = Sha256::new().chain_update(domain).chain_update("\n").chain_update(text).finalize();
+    let hash = Sha256::new()
+        .chain_update(domain)
+        .chain_update("\n")
+        .chain_update(text)
+        .finalize();
     // Half of the hash: it is authenticated, and only distinguishes queries and users.
     URL_SAFE_NO_PAD.encode(&hash[..16])
 }

@@ -33,7 +33,10 @@ pub trait Paged: Sync {
     fn identity(&self) -> Result<String>;
 
     /// Reads one page.
-    fn page_from<'a>(&'a self, from: Option<&'a Continuation>) -> BoxFuture<'a, Result<Page<Self::Item>>>;
+    fn page_from<'a>(
+        &'a self,
+        from: Option<&'a Continuation>,
+    ) -> BoxFuture<'a, Result<Page<Self::Item>>>;
 }
 
 impl<T: FromEntity, R: FromEntity> Paged for TableQuery<T, R> {
@@ -130,8 +133,20 @@ pub struct WebPage<T> {
 impl<T> WebPage<T> {
     /// Converts the items.
     pub fn map<U>(self, convert: impl FnMut(T) -> U) -> WebPage<U> {
-        let Self { items, next, previous, is_first, is_last } = self;
-        WebPage { items: items.into_iter().map(convert).collect(), next, previous, is_first, is_last }
+        let Self {
+            items,
+            next,
+            previous,
+            is_first,
+            is_last,
+        } = self;
+        WebPage {
+            items: items.into_iter().map(convert).collect(),
+            next,
+            previous,
+            is_first,
+            is_last,
+        }
     }
 }
 
@@ -182,7 +197,11 @@ impl From<Error> for PageError {
 impl Pager {
     /// Makes a pager that seals cursors with this key, for one hour.
     pub fn new(key: CursorKey) -> Self {
-        Self { keys: vec![key], life: Duration::from_secs(3600), clock: Arc::new(SystemClock) }
+        Self {
+            keys: vec![key],
+            life: Duration::from_secs(3600),
+            clock: Arc::new(SystemClock),
+        }
     }
 
     /// Also accepts the cursors that an earlier key has sealed. To change the key: give the new key to
@@ -226,7 +245,13 @@ impl Pager {
         let (of_user, of_query) = (hash("user", user), hash("query", &query.identity()?));
         let now = self.clock.now();
         let mut content = match cursor {
-            None => Content { query: of_query, user: of_user, expires: 0, number: 1, starts: Vec::new() },
+            None => Content {
+                query: of_query,
+                user: of_user,
+                expires: 0,
+                number: 1,
+                starts: Vec::new(),
+            },
             Some(text) => {
                 let content = CursorKey::open(&self.keys, text)?;
                 content.check(now, &of_user, &of_query)?;
@@ -240,7 +265,10 @@ impl Pager {
         let next = match &page.continuation {
             None => None,
             Some(continuation) => {
-                let mut next = Content { number: number + 1, ..content.clone() };
+                let mut next = Content {
+                    number: number + 1,
+                    ..content.clone()
+                };
                 next.add_start(number + 1, continuation.to_string());
                 Some(self.seal(&next)?)
             }
@@ -254,7 +282,13 @@ impl Pager {
                 Some(self.seal(&content)?)
             }
         };
-        Ok(WebPage { is_first: number == 1, is_last: next.is_none(), items: page.items, next, previous })
+        Ok(WebPage {
+            is_first: number == 1,
+            is_last: next.is_none(),
+            items: page.items,
+            next,
+            previous,
+        })
     }
 
     fn seal(&self, content: &Content) -> Result<String, Error> {
@@ -267,7 +301,10 @@ impl Pager {
 
 /// Reads the page of a cursor, from the nearest known start on. Returns its number; if there are fewer pages now, the last page
 /// and its number. Adds the starts of the pages on the way to the cursor.
-async fn read_page<Q: Paged>(query: &Q, content: &mut Content) -> Result<(u32, Page<Q::Item>), PageError> {
+async fn read_page<Q: Paged>(
+    query: &Q,
+    content: &mut Content,
+) -> Result<(u32, Page<Q::Item>), PageError> {
     let (mut number, start) = content.nearest_start();
     let mut from = start.map(str::parse::<Continuation>).transpose()?;
     loop {

@@ -36,13 +36,21 @@ async fn products(count: u32) -> Result<(Table<Product>, RequestMeter)> {
     let table = Table::<Product>::new(Metered::new(MemoryStore::new(), meter.clone()), "Products")?;
     table.create_if_missing().await?;
     for number in 0..count {
-        table.insert(&Product { category: "tea".to_owned(), number }).await?;
+        table
+            .insert(&Product {
+                category: "tea".to_owned(),
+                number,
+            })
+            .await?;
     }
     Ok((table, meter))
 }
 
 fn tea(table: &Table<Product>) -> TableQuery<Product> {
-    table.query().partition(PartitionKey::new("tea").unwrap()).limit(10)
+    table
+        .query()
+        .partition(PartitionKey::new("tea").unwrap())
+        .limit(10)
 }
 
 fn numbers(page: &WebPage<Product>) -> Vec<u32> {
@@ -73,7 +81,10 @@ async fn every_page_can_be_reached_from_every_other_page() -> std::result::Resul
         assert_eq!(page.is_last, n == 39, "page {n}");
         assert_eq!(page.previous.is_none(), n == 0, "page {n}");
         assert_eq!(page.next.is_none(), n == 39, "page {n}");
-        assert!(page.next.as_ref().is_none_or(|cursor| cursor.len() < 2_500), "page {n}");
+        assert!(
+            page.next.as_ref().is_none_or(|cursor| cursor.len() < 2_500),
+            "page {n}"
+        );
     }
     // Back from the end to the start. The first steps read one page each; steps to forgotten starts read more.
     let (mut page, mut total) = (pages[39].clone(), 0);
@@ -82,7 +93,11 @@ async fn every_page_can_be_reached_from_every_other_page() -> std::result::Resul
         let (back, cost) = meter.measure(pager.page(&query, "", Some(&cursor))).await;
         page = back?;
         assert_eq!(numbers(&page), numbers(&pages[n]), "page {n}");
-        assert!(cost.total() == 1 || n < 32, "page {n}: {} requests", cost.total());
+        assert!(
+            cost.total() == 1 || n < 32,
+            "page {n}: {} requests",
+            cost.total()
+        );
         assert!(cost.total() <= 8, "page {n}: {} requests", cost.total());
         total += cost.total();
     }
@@ -92,7 +107,8 @@ async fn every_page_can_be_reached_from_every_other_page() -> std::result::Resul
 }
 
 #[tokio::test]
-async fn each_mismatch_has_its_own_error_and_sends_no_request() -> std::result::Result<(), PageError> {
+async fn each_mismatch_has_its_own_error_and_sends_no_request() -> std::result::Result<(), PageError>
+{
     let (table, meter) = products(25).await?;
     let clock = SetClock(Arc::new(Mutex::new(Ticks::now())));
     let pager = Pager::new(CursorKey::new([1; 32])).with_clock(Arc::new(clock.clone()));
@@ -102,10 +118,19 @@ async fn each_mismatch_has_its_own_error_and_sends_no_request() -> std::result::
     meter.reset();
 
     let all = table.query().limit(10);
-    assert_eq!(refusal(pager.page(&all, "ann", Some(&next)).await), CursorError::OfAnotherQuery);
-    assert_eq!(refusal(pager.page(&query, "bob", Some(&next)).await), CursorError::OfAnotherUser);
+    assert_eq!(
+        refusal(pager.page(&all, "ann", Some(&next)).await),
+        CursorError::OfAnotherQuery
+    );
+    assert_eq!(
+        refusal(pager.page(&query, "bob", Some(&next)).await),
+        CursorError::OfAnotherUser
+    );
     let other = Pager::new(CursorKey::new([2; 32]));
-    assert_eq!(refusal(other.page(&query, "ann", Some(&next)).await), CursorError::UnknownKey);
+    assert_eq!(
+        refusal(other.page(&query, "ann", Some(&next)).await),
+        CursorError::UnknownKey
+    );
     for text in ["", "nonsense", "%%%", &next[..20], &"A".repeat(40_000)] {
         assert_eq!(
             refusal(pager.page(&query, "ann", Some(text)).await),
@@ -117,7 +142,11 @@ async fn each_mismatch_has_its_own_error_and_sends_no_request() -> std::result::
     for at in 0..sealed.len() {
         let mut changed = sealed.clone();
         changed[at] ^= 1;
-        let refused = refusal(pager.page(&query, "ann", Some(&URL_SAFE_NO_PAD.encode(changed))).await);
+        let refused = refusal(
+            pager
+                .page(&query, "ann", Some(&URL_SAFE_NO_PAD.encode(changed)))
+                .await,
+        );
         let expected = match at {
             0 => CursorError::Malformed,
             1..=4 => CursorError::UnknownKey,
@@ -127,7 +156,10 @@ async fn each_mismatch_has_its_own_error_and_sends_no_request() -> std::result::
         assert!(!refused.to_string().contains("secret"), "{refused}");
     }
     *clock.0.lock().unwrap() = after(clock.now(), Duration::from_secs(60));
-    assert_eq!(refusal(pager.page(&query, "ann", Some(&next)).await), CursorError::Expired);
+    assert_eq!(
+        refusal(pager.page(&query, "ann", Some(&next)).await),
+        CursorError::Expired
+    );
     assert_eq!(meter.snapshot().total(), 0);
     Ok(())
 }
@@ -138,9 +170,19 @@ async fn a_cursor_hides_the_keys_of_rows() -> std::result::Result<(), PageError>
     let pager = Pager::new(CursorKey::new([1; 32]));
     let next = pager.page(&tea(&table), "ann", None).await?.next.unwrap();
     let bytes = URL_SAFE_NO_PAD.decode(&next).unwrap();
-    let continuation = tea(&table).page(None).await?.continuation.unwrap().to_string();
+    let continuation = tea(&table)
+        .page(None)
+        .await?
+        .continuation
+        .unwrap()
+        .to_string();
     let holds = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-    assert!(!holds(b"secret-") && !holds(b"tea") && !holds(b"ann") && !holds(&continuation.as_bytes()[..12]));
+    assert!(
+        !holds(b"secret-")
+            && !holds(b"tea")
+            && !holds(b"ann")
+            && !holds(&continuation.as_bytes()[..12])
+    );
     assert!(!format!("{pager:?}").contains("1, 1"), "{pager:?}");
     Ok(())
 }
@@ -156,15 +198,23 @@ async fn the_newest_key_seals_and_earlier_keys_open() -> std::result::Result<(),
     let first = before.page(&query, "", None).await?;
     let second = during.page(&query, "", first.next.as_deref()).await?;
     assert_eq!(numbers(&second), (10..20).collect::<Vec<_>>());
-    assert_eq!(numbers(&after.page(&query, "", second.next.as_deref()).await?).len(), 5);
-    assert_eq!(refusal(after.page(&query, "", first.next.as_deref()).await), CursorError::UnknownKey);
+    assert_eq!(
+        numbers(&after.page(&query, "", second.next.as_deref()).await?).len(),
+        5
+    );
+    assert_eq!(
+        refusal(after.page(&query, "", first.next.as_deref()).await),
+        CursorError::UnknownKey
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_page_is_a_value_for_serde() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (table, _) = products(5).await?;
-    let page = Pager::new(CursorKey::random()?).page(&tea(&table), "", None).await?;
+    let page = Pager::new(CursorKey::random()?)
+        .page(&tea(&table), "", None)
+        .await?;
     let json = serde_json::to_value(page.map(|product| product.number))?;
     let expected = serde_json::json!({
         "items": [0, 1, 2, 3, 4], "next": null, "previous": null, "isFirst": true, "isLast": true,
@@ -178,8 +228,19 @@ async fn a_page_is_a_value_for_serde() -> std::result::Result<(), Box<dyn std::e
 async fn pages_that_are_gone_lead_to_the_last_page() -> std::result::Result<(), PageError> {
     let (table, _) = products(25).await?;
     let (pager, query) = (Pager::new(CursorKey::new([1; 32])), tea(&table));
-    let second = pager.page(&query, "", pager.page(&query, "", None).await?.next.as_deref()).await?;
-    table.query().rows(Product::row_prefix().number(10)..).delete().await?.into_result()?;
+    let second = pager
+        .page(
+            &query,
+            "",
+            pager.page(&query, "", None).await?.next.as_deref(),
+        )
+        .await?;
+    table
+        .query()
+        .rows(Product::row_prefix().number(10)..)
+        .delete()
+        .await?
+        .into_result()?;
     let third = pager.page(&query, "", second.next.as_deref()).await?;
     assert!(third.items.is_empty() && third.is_last);
     let back = pager.page(&query, "", third.previous.as_deref()).await?;
@@ -193,9 +254,19 @@ async fn pages_that_are_gone_lead_to_the_last_page() -> std::result::Result<(), 
 #[tokio::test]
 async fn a_repeated_continuation_token_ends_a_page_with_an_error() -> Result<()> {
     let (table, _) = products(20).await?;
-    let stuck = Table::<Product>::new(AlwaysFirstPage::around(Arc::clone(table.store()), 0), "Products")?;
-    let page = Pager::new(CursorKey::new([1; 32])).page(&tea(&stuck), "", None).await;
-    let Err(PageError::Query(error)) = page else { panic!("{page:?}") };
-    assert!(error.to_string().contains("repeated continuation"), "{error}");
+    let stuck = Table::<Product>::new(
+        AlwaysFirstPage::around(Arc::clone(table.store()), 0),
+        "Products",
+    )?;
+    let page = Pager::new(CursorKey::new([1; 32]))
+        .page(&tea(&stuck), "", None)
+        .await;
+    let Err(PageError::Query(error)) = page else {
+        panic!("{page:?}")
+    };
+    assert!(
+        error.to_string().contains("repeated continuation"),
+        "{error}"
+    );
     Ok(())
 }

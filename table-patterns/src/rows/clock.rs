@@ -41,7 +41,10 @@ pub struct TokioClock {
 impl TokioClock {
     /// Makes a clock whose current time is `origin`.
     pub fn starting_at(origin: Ticks) -> Self {
-        Self { origin, started: Instant::now() }
+        Self {
+            origin,
+            started: Instant::now(),
+        }
     }
 }
 

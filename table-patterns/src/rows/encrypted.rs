@@ -11,7 +11,11 @@ use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::store::{Error, Result, TableStore};
 
 /// The entity, with a mark on each property that the store encrypts.
-pub(crate) fn marked<'a>(store: &dyn TableStore, table: &TableName, entity: &'a Entity) -> Cow<'a, Entity> {
+pub(crate) fn marked<'a>(
+    store: &dyn TableStore,
+    table: &TableName,
+    entity: &'a Entity,
+) -> Cow<'a, Entity> {
     let names = store.encrypted_names(table);
     if names.find_unmarked(entity).is_none() {
         return Cow::Borrowed(entity);
@@ -50,7 +54,9 @@ pub(crate) fn check_no_plaintext(
     container: &str,
 ) -> Result<()> {
     let names = store.encrypted_names(table);
-    let Some(name) = names.find_unmarked(entity) else { return Ok(()) };
+    let Some(name) = names.find_unmarked(entity) else {
+        return Ok(());
+    };
     Err(plaintext_error(name, entity.key(), container))
 }
 

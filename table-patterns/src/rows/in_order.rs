@@ -56,7 +56,8 @@ impl<'a, K: Clone + Eq + Hash, O: Send + 'a> InOrder<'a, K, O> {
     /// Whether the next piece must not be added before another ends: every permit is taken, or as many pieces wait as may run at
     /// once. The second bound is that of memory: an input with one key would otherwise be read to its end.
     pub(crate) fn is_full(&self) -> bool {
-        self.running.len() >= self.concurrency || self.pieces.len() - self.running.len() >= self.concurrency
+        self.running.len() >= self.concurrency
+            || self.pieces.len() - self.running.len() >= self.concurrency
     }
 
     /// Whether no piece runs. Then no piece waits either.
@@ -74,10 +75,23 @@ impl<'a, K: Clone + Eq + Hash, O: Send + 'a> InOrder<'a, K, O> {
                 queue.others.push_back(number);
                 blocked += 1;
             } else {
-                self.queues.insert(key.clone(), KeyQueue { first: number, others: VecDeque::new() });
+                self.queues.insert(
+                    key.clone(),
+                    KeyQueue {
+                        first: number,
+                        others: VecDeque::new(),
+                    },
+                );
             }
         }
-        self.pieces.insert(number, Piece { keys, work: Some(work), blocked });
+        self.pieces.insert(
+            number,
+            Piece {
+                keys,
+                work: Some(work),
+                blocked,
+            },
+        );
         if blocked == 0 {
             self.ready.push_back(number);
             self.start_ready();
@@ -93,9 +107,13 @@ impl<'a, K: Clone + Eq + Hash, O: Send + 'a> InOrder<'a, K, O> {
 
     /// Frees the keys of a piece, and starts the pieces that waited for it.
     fn end(&mut self, number: u64) {
-        let Some(ended) = self.pieces.remove(&number) else { return };
+        let Some(ended) = self.pieces.remove(&number) else {
+            return;
+        };
         for key in ended.keys {
-            let Some(queue) = self.queues.get_mut(&key) else { continue };
+            let Some(queue) = self.queues.get_mut(&key) else {
+                continue;
+            };
             let Some(next) = queue.others.pop_front() else {
                 self.queues.remove(&key);
                 continue;
@@ -113,11 +131,18 @@ impl<'a, K: Clone + Eq + Hash, O: Send + 'a> InOrder<'a, K, O> {
 
     fn start_ready(&mut self) {
         while self.running.len() < self.concurrency {
-            let Some(number) = self.ready.pop_front() else { return };
-            let Some(work) = self.pieces.get_mut(&number).and_then(|piece| piece.work.take()) else {
+            let Some(number) = self.ready.pop_front() else {
+                return;
+            };
+            let Some(work) = self
+                .pieces
+                .get_mut(&number)
+                .and_then(|piece| piece.work.take())
+            else {
                 continue;
             };
-            self.running.push(Box::pin(async move { (number, work.await) }));
+            self.running
+                .push(Box::pin(async move { (number, work.await) }));
         }
     }
 }
@@ -139,14 +164,19 @@ where
     })
 }
 
-async fn next_result<'a, K, O, S>(input: &mut Option<Pin<Box<S>>>, work: &mut InOrder<'a, K, O>) -> Option<O>
+async fn next_result<'a, K, O, S>(
+    input: &mut Option<Pin<Box<S>>>,
+    work: &mut InOrder<'a, K, O>,
+) -> Option<O>
 where
     K: Clone + Eq + Hash,
     O: Send + 'a,
     S: Stream<Item = (Vec<K>, BoxFuture<'a, O>)>,
 {
     loop {
-        let Some(pieces) = input.as_mut().filter(|_| !work.is_full()) else { return work.next().await };
+        let Some(pieces) = input.as_mut().filter(|_| !work.is_full()) else {
+            return work.next().await;
+        };
         let piece = tokio::select! {
             // The input first: it fills the permits. Both branches may be dropped when the other is ready.
             biased;
@@ -188,7 +218,9 @@ mod tests {
             };
             (keys, piece.boxed())
         });
-        let ended = run_in_order(stream::iter(work.collect::<Vec<_>>()), concurrency).collect().await;
+        let ended = run_in_order(stream::iter(work.collect::<Vec<_>>()), concurrency)
+            .collect()
+            .await;
         let events = events.lock().expect("no panic").clone();
         (events, ended)
     }
@@ -226,7 +258,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_that_waits_does_not_hold_back_other_keys() {
         let (events, _) = events(vec![vec![1], vec![1], vec![2]], vec![10], 4).await;
-        let starts: Vec<_> = events.iter().filter(|(_, starts)| *starts).map(|(number, _)| *number).collect();
+        let starts: Vec<_> = events
+            .iter()
+            .filter(|(_, starts)| *starts)
+            .map(|(number, _)| *number)
+            .collect();
         assert_eq!(starts, [0, 2, 1]);
     }
 

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, TableName, ValueRef, key_order};
-use table_core::query::{Continuation, Filter, Page, Query, ReadablePage, Select, UnreadableEntity};
+use table_core::query::{
+    Continuation, Filter, Page, Query, ReadablePage, Select, UnreadableEntity,
+};
 use table_core::store::{
-    Conflicts, CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore,
-    Written, limits,
+    Conflicts, CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Outcome, Result,
+    TableStore, Written, limits,
 };
 use table_core::typed::{FromEntity, Schema, TableEntity};
 
@@ -44,7 +46,16 @@ pub(crate) fn query_identity(
     query: &table_core::query::Query,
 ) -> String {
     use table_core::query::Position;
-    Continuation::new(profile, table, query, Position { first: String::new(), second: None }).to_string()
+    Continuation::new(
+        profile,
+        table,
+        query,
+        Position {
+            first: String::new(),
+            second: None,
+        },
+    )
+    .to_string()
 }
 
 /// The pause before the next attempt of work that met other writers: a random part of 5 ms, which doubles with each attempt, at most
@@ -173,10 +184,15 @@ pub(crate) async fn existing_keys<'a>(
     let between = Filter::eq(Filter::PARTITION_KEY, first.partition())
         .and(Filter::ge(Filter::ROW_KEY, first.row()))
         .and(Filter::le(Filter::ROW_KEY, last.row()));
-    let query =
-        Query::new().with_filter(between).with_select(Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY]));
+    let query = Query::new()
+        .with_filter(between)
+        .with_select(Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY]));
     match store.query(table, &query, None).await {
-        Ok(page) => page.items.into_iter().map(|row| row.key().clone()).collect(),
+        Ok(page) => page
+            .items
+            .into_iter()
+            .map(|row| row.key().clone())
+            .collect(),
         Err(error) => {
             tracing::debug!(%error, %table, "existing rows were not looked for");
             HashSet::new()
@@ -192,10 +208,15 @@ pub(crate) async fn write_together(
 ) -> Result<Vec<Written>> {
     match operations {
         [] => Ok(Vec::new()),
-        [operation] => store.write(table, operation.clone()).await.map(|written| vec![written]),
+        [operation] => store
+            .write(table, operation.clone())
+            .await
+            .map(|written| vec![written]),
         [first, ..] => {
             let mut group = GroupTransaction::new(first.key().partition_key(), store.profile());
-            operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
+            operations
+                .iter()
+                .try_for_each(|operation| group.push(operation.clone()))?;
             store.transact(table, group).await
         }
     }
@@ -222,7 +243,13 @@ pub(crate) fn readable<T>(
     read: impl IntoIterator<Item = (Key, Result<T>)>,
     continuation: Option<Continuation>,
 ) -> ReadablePage<T> {
-    let mut found = ReadablePage { page: Page { items: Vec::new(), continuation }, unreadable: Vec::new() };
+    let mut found = ReadablePage {
+        page: Page {
+            items: Vec::new(),
+            continuation,
+        },
+        unreadable: Vec::new(),
+    };
     for (key, value) in read {
         match value {
             Ok(value) => found.page.items.push(value),
@@ -247,10 +274,18 @@ where
 {
     let start = Some((query, None, limit, CycleDetector::default())).filter(|_| limit != Some(0));
     let pages = stream::try_unfold(start, move |state| async move {
-        let Some((query, from, limit, mut cycles)) = state else { return Ok::<_, Error>(None) };
+        let Some((query, from, limit, mut cycles)) = state else {
+            return Ok::<_, Error>(None);
+        };
         // A page returns up to the limit, so the limit of each page is what the pages before have left of it.
         let rest = limit.into_iter().fold(query.clone(), with_limit);
-        let ReadablePage { page: Page { items, continuation }, unreadable } = page(rest, from).await?;
+        let ReadablePage {
+            page: Page {
+                items,
+                continuation,
+            },
+            unreadable,
+        } = page(rest, from).await?;
         let left = limit.map(|limit| limit.saturating_sub(items.len()));
         let next = match continuation.filter(|_| left != Some(0)) {
             Some(next) => {
@@ -259,8 +294,14 @@ where
             }
             None => None,
         };
-        let rows = items.into_iter().map(Ok).chain(unreadable.into_iter().map(Err));
-        Ok(Some((stream::iter(rows.map(Ok::<_, Error>).collect::<Vec<_>>()), next)))
+        let rows = items
+            .into_iter()
+            .map(Ok)
+            .chain(unreadable.into_iter().map(Err));
+        Ok(Some((
+            stream::iter(rows.map(Ok::<_, Error>).collect::<Vec<_>>()),
+            next,
+        )))
     });
     Box::pin(pages.try_flatten())
 }

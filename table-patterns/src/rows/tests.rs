@@ -29,7 +29,12 @@ impl TableStore for WithoutETags {
     forward_to_store!(self => self.0;
         profile, create_table, delete_table, list_tables, write, transact);
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         Ok(self.0.get(table, key, select).await?.map(without_etag))
     }
 
@@ -39,8 +44,14 @@ impl TableStore for WithoutETags {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let Page { items, continuation } = self.0.query(table, query, from).await?;
-        Ok(Page { items: items.into_iter().map(without_etag).collect(), continuation })
+        let Page {
+            items,
+            continuation,
+        } = self.0.query(table, query, from).await?;
+        Ok(Page {
+            items: items.into_iter().map(without_etag).collect(),
+            continuation,
+        })
     }
 }
 
@@ -51,7 +62,9 @@ async fn a_row_without_an_etag_is_not_written_in_any_version() -> Result<()> {
     let key = Key::new("p", "r")?;
     let row = Entity::from(key.clone()).with("H01", 1);
     inner.write(&name, Operation::Insert(row)).await?;
-    WideEntities::new(inner.clone(), name.clone()).insert(&Entity::new("p", "w")?.with("A", 1)).await?;
+    WideEntities::new(inner.clone(), name.clone())
+        .insert(&Entity::new("p", "w")?.with("A", 1))
+        .await?;
     let before = inner.query_all(&name, &Query::new()).await?;
 
     let store: Arc<dyn TableStore> = Arc::new(WithoutETags(inner.clone()));
@@ -59,7 +72,11 @@ async fn a_row_without_an_etag_is_not_written_in_any_version() -> Result<()> {
     let refused = |error: Error| assert!(error.to_string().contains("without an ETag"), "{error}");
     let set = |_: &Entity| Ok(Properties::from_iter([("H01", 2)]));
     refused(modify(&table, &key, set).await.unwrap_err());
-    let all = Compound::<Entity>::under(&table, PartitionKey::new("p")?, RowPrefix::<Entity>::escaped("r"))?;
+    let all = Compound::<Entity>::under(
+        &table,
+        PartitionKey::new("p")?,
+        RowPrefix::<Entity>::escaped("r"),
+    )?;
     refused(all.delete().await.unwrap_err());
     let hours = DataSeries::<Hours, i32>::new(store.clone(), name.clone(), Hours)?;
     refused(hours.add(&key, 1, 1).await.unwrap_err());
@@ -69,7 +86,14 @@ async fn a_row_without_an_etag_is_not_written_in_any_version() -> Result<()> {
     refused(wides.update(&wide, |_| Ok(())).await.unwrap_err());
     refused(wides.delete_if_exists(&wide).await.unwrap_err());
     let required = Unchanged::Required;
-    let deleted = delete_where(store, &name, Filter::eq("H01", 1), required, BulkOptions::default()).await;
+    let deleted = delete_where(
+        store,
+        &name,
+        Filter::eq("H01", 1),
+        required,
+        BulkOptions::default(),
+    )
+    .await;
     refused(deleted.unwrap_err());
     assert_eq!(inner.query_all(&name, &Query::new()).await?, before);
     Ok(())

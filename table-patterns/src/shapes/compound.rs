@@ -42,7 +42,8 @@ use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::{Filter, Select};
 use table_core::store::{Conflicts, Error, Operation, Result};
 use table_core::typed::{
-    FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableEntity, TableGroup, TableQuery,
+    FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableEntity, TableGroup,
+    TableQuery,
 };
 
 /// The rows under a prefix of the RowKey, read as `R`: an enum over their types. See the [module](self).
@@ -105,7 +106,11 @@ pub struct Compound<R> {
 impl<R> Clone for Compound<R> {
     fn clone(&self) -> Self {
         let (partition, prefix) = (self.partition.clone(), self.prefix.clone());
-        Self { table: self.table.clone(), partition, prefix }
+        Self {
+            table: self.table.clone(),
+            partition,
+            prefix,
+        }
     }
 }
 
@@ -148,13 +153,23 @@ impl<R: FromEntity> Compound<R> {
         partition: impl PartitionIn<T>,
         prefix: impl Into<RowPrefix<T>>,
     ) -> Result<Self> {
-        let (partition, prefix) = (partition.partition_key().clone(), prefix.into().into_text()?);
-        Ok(Self { table: table.view()?, partition, prefix })
+        let (partition, prefix) = (
+            partition.partition_key().clone(),
+            prefix.into().into_text()?,
+        );
+        Ok(Self {
+            table: table.view()?,
+            partition,
+            prefix,
+        })
     }
 
     /// A query for all rows, which the caller can narrow. No request.
     pub fn query(&self) -> TableQuery<R> {
-        self.table.query().partition(&self.partition).rows(RowPrefix::escaped(&self.prefix))
+        self.table
+            .query()
+            .partition(&self.partition)
+            .rows(RowPrefix::escaped(&self.prefix))
     }
 
     /// Reads all rows in the order of keys. 1 request per page.
@@ -171,7 +186,10 @@ impl<R: FromEntity> Compound<R> {
     /// `T` has encrypted properties and the store does not encrypt.
     pub fn of<T: FromEntity>(&self) -> Result<TableQuery<T>> {
         let table = self.table.view::<T>()?;
-        Ok(table.query().partition(&self.partition).rows(RowPrefix::escaped(&self.prefix)))
+        Ok(table
+            .query()
+            .partition(&self.partition)
+            .rows(RowPrefix::escaped(&self.prefix)))
     }
 
     /// A query for the rows of one type under a longer prefix, or in a range of prefixes. No request.
@@ -186,7 +204,11 @@ impl<R: FromEntity> Compound<R> {
     ///
     /// # Errors
     /// `T` has encrypted properties and the store does not encrypt.
-    pub fn between<T: FromEntity>(&self, from: impl KeyOf<T>, to: impl KeyOf<T>) -> Result<TableQuery<T>> {
+    pub fn between<T: FromEntity>(
+        &self,
+        from: impl KeyOf<T>,
+        to: impl KeyOf<T>,
+    ) -> Result<TableQuery<T>> {
         let prefix = |key: Key| RowPrefix::<T>::escaped(key.row());
         self.rows(prefix(from.into_key())..=prefix(to.into_key()))
     }
@@ -224,8 +246,10 @@ impl<R: FromEntity> Compound<R> {
 
     /// The keys and versions of all rows of any type.
     async fn keys(&self) -> Result<Vec<Entity>> {
-        let query =
-            self.of::<Entity>()?.select(Select::new([Filter::PARTITION_KEY]).names()).with_index_entries();
+        let query = self
+            .of::<Entity>()?
+            .select(Select::new([Filter::PARTITION_KEY]).names())
+            .with_index_entries();
         query.all().await
     }
 

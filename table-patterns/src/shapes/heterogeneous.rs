@@ -85,7 +85,11 @@ impl<R> fmt::Debug for Resolver<R> {
 impl<R> Resolver<R> {
     /// A resolver without types. The property `EntityType` holds the type name.
     pub fn new() -> Self {
-        Self { property: Schema::TYPE_PROPERTY.to_owned(), types: HashMap::new(), other: None }
+        Self {
+            property: Schema::TYPE_PROPERTY.to_owned(),
+            types: HashMap::new(),
+            other: None,
+        }
     }
 
     /// Sets the property that holds the type name, for tables of programs that use another one.
@@ -104,7 +108,11 @@ impl<R> Resolver<R> {
 
     /// Adds a type by its name: `convert` is called for its entities.
     #[must_use]
-    pub fn on(mut self, name: &str, convert: impl Fn(Entity) -> Result<R> + Send + Sync + 'static) -> Self {
+    pub fn on(
+        mut self,
+        name: &str,
+        convert: impl Fn(Entity) -> Result<R> + Send + Sync + 'static,
+    ) -> Self {
         self.types.insert(name.to_owned(), Box::new(convert));
         self
     }
@@ -112,7 +120,9 @@ impl<R> Resolver<R> {
     /// Adds a derived type by its type name.
     #[must_use]
     pub fn on_type<T: TableEntity>(self, make: impl Fn(T) -> R + Send + Sync + 'static) -> Self {
-        self.on(T::SCHEMA.type_name, move |entity| T::from_entity(entity).map(&make))
+        self.on(T::SCHEMA.type_name, move |entity| {
+            T::from_entity(entity).map(&make)
+        })
     }
 
     /// Sets the conversion of entities of unknown types. Without it, they are errors.
@@ -131,7 +141,10 @@ impl<R> Resolver<R> {
             Some(ValueRef::String(name)) => Some(name),
             _ => None,
         };
-        match name.and_then(|name| self.types.get(name)).or(self.other.as_ref()) {
+        match name
+            .and_then(|name| self.types.get(name))
+            .or(self.other.as_ref())
+        {
             Some(convert) => convert(entity),
             None => Err(self.unknown_type(&entity, name)),
         }
@@ -142,7 +155,9 @@ impl<R> Resolver<R> {
     /// # Errors
     /// Errors of the store and of [`resolve`](Self::resolve), as items.
     pub fn stream(&self, query: &TableQuery<Entity>) -> impl Stream<Item = Result<R>> + Send {
-        query.stream().map(|entity| entity.and_then(|entity| self.resolve(entity)))
+        query
+            .stream()
+            .map(|entity| entity.and_then(|entity| self.resolve(entity)))
     }
 
     /// Converts all results of a query. 1 request per page.
@@ -150,7 +165,12 @@ impl<R> Resolver<R> {
     /// # Errors
     /// As [`stream`](Self::stream).
     pub async fn all(&self, query: &TableQuery<Entity>) -> Result<Vec<R>> {
-        query.all().await?.into_iter().map(|entity| self.resolve(entity)).collect()
+        query
+            .all()
+            .await?
+            .into_iter()
+            .map(|entity| self.resolve(entity))
+            .collect()
     }
 
     fn unknown_type(&self, entity: &Entity, name: Option<&str>) -> Error {
@@ -209,7 +229,8 @@ pub async fn modify<T>(
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(Conflicts::ATTEMPTS);
     // Permission and row are read at the same time, because the permission does not depend on the row.
-    let (mut permission, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
+    let (mut permission, mut read) =
+        try_join(table.plain_write(), store.get(name, key, None)).await?;
     loop {
         let entity = read.ok_or_else(|| Error::entity_not_found(name, key))?;
         let mut set = change(&entity)?;
@@ -220,7 +241,10 @@ pub async fn modify<T>(
         if let Some(permission) = &permission {
             check_plain(permission, name, &entity, &set)?;
         }
-        let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), entity.version()?);
+        let merge = Operation::Merge(
+            Entity::from_parts(key.clone(), set.clone()),
+            entity.version()?,
+        );
         match store.write(name, merge).await {
             Err(error) => conflicts.wait(error).await?,
             Ok(_) => return Ok(set),
@@ -230,20 +254,36 @@ pub async fn modify<T>(
 }
 
 /// Refuses the change if an index covers the entity before or after it.
-fn check_plain(permission: &PlainWrite, table: &TableName, entity: &Entity, set: &Properties) -> Result<()> {
+fn check_plain(
+    permission: &PlainWrite,
+    table: &TableName,
+    entity: &Entity,
+    set: &Properties,
+) -> Result<()> {
     let mut changed = entity.clone();
-    set.iter()
-        .for_each(|property| changed.properties_mut().set(property.name(), property.value().to_owned()));
+    set.iter().for_each(|property| {
+        changed
+            .properties_mut()
+            .set(property.name(), property.value().to_owned())
+    });
     // Both: the change may take the entity out of an index, or bring it into one.
     [entity, &changed].into_iter().try_for_each(|entity| {
         let advice = "change it through `IndexedTable`, or open the table as `unmanaged()`";
-        permission.manifest().check_plain(table, WriteTarget::Entity(entity), "a change", advice)
+        permission
+            .manifest()
+            .check_plain(table, WriteTarget::Entity(entity), "a change", advice)
     })
 }
 
 /// Marks each new value whose old value is marked.
 fn keep_marks(set: &mut Properties, old: &Properties) {
-    let marked = set.iter().filter(|p| old.find(p.name()).is_some_and(|old| old.is_encrypted()));
-    let marked: Vec<_> = marked.map(|p| (p.name().to_owned(), p.value().to_owned())).collect();
-    marked.into_iter().for_each(|(name, value)| set.set_encrypted(&name, value));
+    let marked = set
+        .iter()
+        .filter(|p| old.find(p.name()).is_some_and(|old| old.is_encrypted()));
+    let marked: Vec<_> = marked
+        .map(|p| (p.name().to_owned(), p.value().to_owned()))
+        .collect();
+    marked
+        .into_iter()
+        .for_each(|(name, value)| set.set_encrypted(&name, value));
 }

@@ -27,7 +27,11 @@ pub(crate) struct AlwaysFirstPage {
 impl AlwaysFirstPage {
     /// `rows` is the number of rows in each page.
     pub(crate) fn around(store: Arc<dyn TableStore>, rows: usize) -> Arc<dyn TableStore> {
-        Arc::new(Self { store, rows, queries: AtomicUsize::new(0) })
+        Arc::new(Self {
+            store,
+            rows,
+            queries: AtomicUsize::new(0),
+        })
     }
 }
 
@@ -43,9 +47,15 @@ impl TableStore for AlwaysFirstPage {
         _from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         let queries = self.queries.fetch_add(1, Ordering::SeqCst);
-        assert!(queries < MANY_QUERIES, "the reader goes on after {queries} equal pages");
+        assert!(
+            queries < MANY_QUERIES,
+            "the reader goes on after {queries} equal pages"
+        );
         let most = self.rows.max(1);
-        let query = Query { top: Some(query.top.map_or(most, |top| top.min(most))), ..query.clone() };
+        let query = Query {
+            top: Some(query.top.map_or(most, |top| top.min(most))),
+            ..query.clone()
+        };
         let mut page = self.store.query(table, &query, None).await?;
         page.items.truncate(self.rows);
         Ok(page)

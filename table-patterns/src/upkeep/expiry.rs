@@ -69,27 +69,40 @@ impl ExpirySweep<'_> {
             }
             layout => {
                 let reason = format!("{} is stored as {layout}", self.stored.name());
-                Ok(Swept { due: Some(Due::Failed(Error::invalid_request(reason))), ..Swept::default() })
+                Ok(Swept {
+                    due: Some(Due::Failed(Error::invalid_request(reason))),
+                    ..Swept::default()
+                })
             }
         }
     }
 
-    async fn remove_wide(&self, now: Ticks, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
+    async fn remove_wide(
+        &self,
+        now: Ticks,
+        is_stopped: impl Fn() -> bool + Send + Sync,
+    ) -> Result<Swept> {
         let wide = WideEntities::new(Arc::clone(&self.upkeep.store), self.table.clone());
-        let summary = wide.delete_set(|entity| self.is_due(entity, now), &is_stopped).await?;
+        let summary = wide
+            .delete_set(|entity| self.is_due(entity, now), &is_stopped)
+            .await?;
         Ok(self.swept(summary, !is_stopped()))
     }
 
     /// Rows of one entity each.
-    async fn remove_rows(&self, now: Ticks, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
-        let index = self
-            .entities
-            .and_then(|entities| ExpiryIndex::find(entities, self.indexes, self.stored, self.expiry));
+    async fn remove_rows(
+        &self,
+        now: Ticks,
+        is_stopped: impl Fn() -> bool + Send + Sync,
+    ) -> Result<Swept> {
+        let index = self.entities.and_then(|entities| {
+            ExpiryIndex::find(entities, self.indexes, self.stored, self.expiry)
+        });
         let unreadable = Mutex::new(Vec::new());
         let found = match &index {
-            Some(index) => {
-                index.rows(now, self.upkeep.options.concurrency.max(1), |row| self.is_due(row, now))?
-            }
+            Some(index) => index.rows(now, self.upkeep.options.concurrency.max(1), |row| {
+                self.is_due(row, now)
+            })?,
             None => self.scan(now, &unreadable)?,
         };
         let found = found.take_while(|_| ready(!is_stopped()));
@@ -110,7 +123,9 @@ impl ExpirySweep<'_> {
         };
         let mut summary = write.run(found).await?;
         // A row that cannot be read does not prevent the removal of other rows.
-        for UnreadableEntity { key, error } in unreadable.into_inner().unwrap_or_else(PoisonError::into_inner)
+        for UnreadableEntity { key, error } in unreadable
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
         {
             summary.add(BulkOutcome::refused(self.table.clone(), key, error));
         }
@@ -134,22 +149,36 @@ impl ExpirySweep<'_> {
         };
         let pause = self.upkeep.pause;
         let start = Some((None, CycleDetector::default()));
-        let pages = stream::try_unfold(start, move |state: Option<(Option<Continuation>, CycleDetector)>| {
-            let query = query.clone();
-            async move {
-                let Some((from, mut cycles)) = state else { return Ok::<_, Error>(None) };
-                if from.is_some() && !pause.is_zero() {
-                    sleep(pause).await;
+        let pages = stream::try_unfold(
+            start,
+            move |state: Option<(Option<Continuation>, CycleDetector)>| {
+                let query = query.clone();
+                async move {
+                    let Some((from, mut cycles)) = state else {
+                        return Ok::<_, Error>(None);
+                    };
+                    if from.is_some() && !pause.is_zero() {
+                        sleep(pause).await;
+                    }
+                    let ReadablePage {
+                        page,
+                        unreadable: found,
+                    } = query.readable_page(from.as_ref()).await?;
+                    if let Some(next) = &page.continuation {
+                        cycles.add(next, page.items.len() + found.len())?;
+                    }
+                    unreadable
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .extend(found);
+                    let rows = stream::iter(page.items.into_iter().map(Ok::<_, Error>));
+                    Ok(Some((
+                        rows,
+                        page.continuation.map(|next| (Some(next), cycles)),
+                    )))
                 }
-                let ReadablePage { page, unreadable: found } = query.readable_page(from.as_ref()).await?;
-                if let Some(next) = &page.continuation {
-                    cycles.add(next, page.items.len() + found.len())?;
-                }
-                unreadable.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
-                let rows = stream::iter(page.items.into_iter().map(Ok::<_, Error>));
-                Ok(Some((rows, page.continuation.map(|next| (Some(next), cycles)))))
-            }
-        });
+            },
+        );
         Ok(pages.try_flatten().boxed())
     }
 
@@ -168,15 +197,22 @@ impl ExpirySweep<'_> {
 
     /// Whether a row may name a blob that this process cannot read, because the store has no keys.
     fn hides_blobs(&self, row: &Entity) -> bool {
-        let Layout::Large { properties } = &self.stored.layout else { return false };
-        let is_hidden = |name: &str| self.stored.encrypted.contains(name) && row.get(name).is_some();
+        let Layout::Large { properties } = &self.stored.layout else {
+            return false;
+        };
+        let is_hidden =
+            |name: &str| self.stored.encrypted.contains(name) && row.get(name).is_some();
         row.is_ciphertext() && properties.iter().any(|name| is_hidden(name))
     }
 
     /// Whether a stored entity is of the type and due. A row of a schema version that the manifest does not know stays, and so does a row
     /// that moves to another bucket.
     fn is_due(&self, row: &Entity, now: Ticks) -> bool {
-        let is_of_type = self.stored.entity.as_ref().is_some_and(|entity| entity.admits(row));
+        let is_of_type = self
+            .stored
+            .entity
+            .as_ref()
+            .is_some_and(|entity| entity.admits(row));
         let is_known = match row.get(Schema::VERSION_PROPERTY) {
             None => true,
             Some(ValueRef::Int32(version)) => version <= self.stored.version,
@@ -191,14 +227,21 @@ impl ExpirySweep<'_> {
     }
 
     fn swept(&self, summary: BulkSummary, ended: bool) -> Swept {
-        let failed = summary.failures.first().and_then(|outcome| outcome.result.as_ref().err());
+        let failed = summary
+            .failures
+            .first()
+            .and_then(|outcome| outcome.result.as_ref().err());
         let due = match (failed, summary.unchanged) {
             (Some(error), _) => Some(Due::Failed(error.clone())),
             (None, 0) => None,
             (None, _) if self.upkeep.has_no_blobs() => Some(Due::NoLargeBlobs),
             (None, _) => Some(Due::NoKeys),
         };
-        Swept { summary, ended, due }
+        Swept {
+            summary,
+            ended,
+            due,
+        }
     }
 }
 
@@ -213,7 +256,9 @@ struct Remover {
 
 impl fmt::Debug for Remover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remover").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Remover")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }
 
@@ -222,12 +267,19 @@ impl Remover {
     async fn delete_plain(&self, changes: &[RowChange]) -> Result<Vec<Written>> {
         let (store, table) = (&*self.store, &self.table);
         // The sweep began without indexes. One that was declared since would keep the entries of these rows.
-        let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
+        let permitted = ManifestCache::for_store(store)
+            .plain_write(store, table)
+            .await?;
         for change in changes {
             let target = WriteTarget::Entity(&change.old);
-            permitted.manifest().check_no_index(table, target, "a removal", ADVICE)?;
+            permitted
+                .manifest()
+                .check_no_index(table, target, "a removal", ADVICE)?;
         }
-        let deletions: Vec<_> = changes.iter().map(RowChange::operation).collect::<Result<_>>()?;
+        let deletions: Vec<_> = changes
+            .iter()
+            .map(RowChange::operation)
+            .collect::<Result<_>>()?;
         write_together(store, table, &deletions).await
     }
 }
@@ -242,20 +294,26 @@ impl SetWriter for Remover {
     }
 
     fn operations(&self, change: &RowChange) -> usize {
-        self.entities.as_ref().map_or(1, |entities| SetWriter::operations(entities, change))
+        self.entities
+            .as_ref()
+            .map_or(1, |entities| SetWriter::operations(entities, change))
     }
 
     fn most_operations(&self) -> usize {
         self.store.profile().group_operations
     }
 
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+    fn write<'a>(
+        &'a self,
+        changes: &'a [RowChange],
+    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
         async move {
             let (written, pending) = match &self.entities {
                 None => (self.delete_plain(changes).await?, false),
                 Some(entities) => {
                     let deletions: Vec<_> = changes.iter().map(change).collect();
-                    let done = Box::pin(entities.journal().write(&deletions, Acknowledge::Applied)).await?;
+                    let done = Box::pin(entities.journal().write(&deletions, Acknowledge::Applied))
+                        .await?;
                     (done.written, done.entries == Entries::Pending)
                 }
             };

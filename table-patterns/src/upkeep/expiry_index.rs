@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use table_core::manifest::{
-    Expiry, IndexDefinition, IndexKeys, IndexState, KeySegment, PartSource, Placement, Shape, StoredIndex,
-    StoredType, TemplatePart, Transform,
+    Expiry, IndexDefinition, IndexKeys, IndexState, KeySegment, PartSource, Placement, Shape,
+    StoredIndex, StoredType, TemplatePart, Transform,
 };
 use table_core::model::{Entity, TableName, Ticks, ValueRef, entry_id};
 use table_core::query::{Filter, Range};
@@ -47,21 +47,37 @@ impl<'a> ExpiryIndex<'a> {
         expiry: &Expiry,
     ) -> Option<Self> {
         // Entities that are deleted and kept have no entry by that time.
-        let expires = expiry.expires.as_ref().filter(|_| expiry.deleted.is_none())?;
+        let expires = expiry
+            .expires
+            .as_ref()
+            .filter(|_| expiry.deleted.is_none())?;
         let is_sorted = entities.store().profile().order == KeyOrder::Sorted;
         let of_type = |stored: &&StoredIndex| {
             let both = of.entity.as_ref().zip(stored.entity.as_ref());
             both.is_some_and(|(a, b)| a.has_same_rows(b))
         };
-        let mut usable = indexes.iter().filter(of_type).filter(|_| is_sorted).filter_map(|stored| {
-            let state = entities.maintained_state(&stored.id());
-            let definition = stored.definition.as_ref().filter(|_| state == IndexState::Readable)?;
-            let prefix = prefix_of_times(definition, expires)?;
-            let table = stored.table.as_ref().unwrap_or(entities.table()).clone();
-            let source = stored.table.as_ref().map(|_| entities.table());
-            let id = entry_id(&stored.id(), source);
-            Some(Self { entities, id, table, prefix, expires: expires.to_string() })
-        });
+        let mut usable = indexes
+            .iter()
+            .filter(of_type)
+            .filter(|_| is_sorted)
+            .filter_map(|stored| {
+                let state = entities.maintained_state(&stored.id());
+                let definition = stored
+                    .definition
+                    .as_ref()
+                    .filter(|_| state == IndexState::Readable)?;
+                let prefix = prefix_of_times(definition, expires)?;
+                let table = stored.table.as_ref().unwrap_or(entities.table()).clone();
+                let source = stored.table.as_ref().map(|_| entities.table());
+                let id = entry_id(&stored.id(), source);
+                Some(Self {
+                    entities,
+                    id,
+                    table,
+                    prefix,
+                    expires: expires.to_string(),
+                })
+            });
         usable.next()
     }
 
@@ -92,8 +108,12 @@ impl<'a> ExpiryIndex<'a> {
             }
             ready(Ok(goes_on))
         };
-        let followed = followed.try_buffered(concurrency).try_take_while(until_later);
-        Ok(followed.try_filter_map(|followed| ready(Ok(followed.row))).boxed())
+        let followed = followed
+            .try_buffered(concurrency)
+            .try_take_while(until_later);
+        Ok(followed
+            .try_filter_map(|followed| ready(Ok(followed.row)))
+            .boxed())
     }
 
     /// Reads the entity of an entry, unless the entry shows that it is not due.
@@ -107,21 +127,46 @@ impl<'a> ExpiryIndex<'a> {
         if let Some(ValueRef::DateTime(at)) = entry.get(&self.expires)
             && at > now
         {
-            return Ok(EntryResult { partition, row: None, is_later: true });
+            return Ok(EntryResult {
+                partition,
+                row: None,
+                is_later: true,
+            });
         }
         for holder in holders(&entry)? {
-            let row = self.entities.store().get(self.entities.table(), &holder, None).await?.map(as_read);
+            let row = self
+                .entities
+                .store()
+                .get(self.entities.table(), &holder, None)
+                .await?
+                .map(as_read);
             let Some(row) = row else { continue };
             if is_due(&row) {
-                return Ok(EntryResult { partition, row: Some(row), is_later: false });
+                return Ok(EntryResult {
+                    partition,
+                    row: Some(row),
+                    is_later: false,
+                });
             }
             // An entry that its entity has no more says nothing of the entries after it.
             let at = Range::single(key.row());
-            if self.entities.lookups().has_entry_among(&self.id, &row, key.partition(), &at)? {
-                return Ok(EntryResult { partition, row: None, is_later: true });
+            if self
+                .entities
+                .lookups()
+                .has_entry_among(&self.id, &row, key.partition(), &at)?
+            {
+                return Ok(EntryResult {
+                    partition,
+                    row: None,
+                    is_later: true,
+                });
             }
         }
-        Ok(EntryResult { partition, row: None, is_later: false })
+        Ok(EntryResult {
+            partition,
+            row: None,
+            is_later: false,
+        })
     }
 }
 
@@ -130,20 +175,28 @@ impl<'a> ExpiryIndex<'a> {
 ///
 /// A template that begins with the time itself is not used: without a literal, the range of the entries would be the whole table.
 fn prefix_of_times(definition: &IndexDefinition, property: &str) -> Option<String> {
-    let IndexKeys::Templates { partition_key: Some(partition), row_key } = &definition.keys else {
+    let IndexKeys::Templates {
+        partition_key: Some(partition),
+        row_key,
+    } = &definition.keys
+    else {
         return None;
     };
-    let is_time =
-        |part: &TemplatePart| matches!(&part.source, PartSource::Property(name) if name == property);
+    let is_time = |part: &TemplatePart| matches!(&part.source, PartSource::Property(name) if name == property);
     let ascends = |part: &TemplatePart| {
-        part.transforms.iter().all(|transform| matches!(transform, Transform::Date | Transform::Hour))
+        part.transforms
+            .iter()
+            .all(|transform| matches!(transform, Transform::Date | Transform::Hour))
     };
     let is_always_there =
         |part: &TemplatePart| is_time(part) || !matches!(part.source, PartSource::Property(_));
     let is_complete = definition.condition.is_none()
         && definition.shape == Shape::Row
         && definition.placement != Placement::SamePartition
-        && partition.parts().chain(row_key.parts()).all(is_always_there);
+        && partition
+            .parts()
+            .chain(row_key.parts())
+            .all(is_always_there);
     let [KeySegment::Literal(prefix), KeySegment::Part(first), ..] = partition.segments() else {
         return None;
     };

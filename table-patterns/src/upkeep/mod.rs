@@ -85,7 +85,8 @@ use crate::large::LargeOptions;
 use work::Work;
 
 pub use report::{
-    Due, ExpiryUpkeep, IndexUpkeep, LargeUpkeep, Part, TableUpkeep, TransactionsUpkeep, UpkeepReport,
+    Due, ExpiryUpkeep, IndexUpkeep, LargeUpkeep, Part, TableUpkeep, TransactionsUpkeep,
+    UpkeepReport,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -216,7 +217,10 @@ impl Upkeep {
             keep: 7 * DAY,
             pause: Duration::ZERO,
             concurrency: 4,
-            tickets: TicketPace { at_a_time: 16, idle: Duration::from_secs(1) },
+            tickets: TicketPace {
+                at_a_time: 16,
+                idle: Duration::from_secs(1),
+            },
             attempts: MAX_TICKET_FAILURES,
             listener: None,
         }
@@ -262,11 +266,17 @@ impl Upkeep {
     #[cfg(feature = "blobs")]
     #[must_use]
     pub fn blobs(self, store: Arc<dyn ObjectStore>, options: LargeOptions) -> Self {
-        Self { large: Some((store, options)), ..self }
+        Self {
+            large: Some((store, options)),
+            ..self
+        }
     }
 
     /// Whether this process has no blob store of large values.
-    #[cfg_attr(not(feature = "blobs"), expect(clippy::unused_self, reason = "it has no blob store"))]
+    #[cfg_attr(
+        not(feature = "blobs"),
+        expect(clippy::unused_self, reason = "it has no blob store")
+    )]
     const fn has_no_blobs(&self) -> bool {
         #[cfg(feature = "blobs")]
         return self.large.is_none();
@@ -291,21 +301,30 @@ impl Upkeep {
     /// process scrubs the tables whose last scrub is too old.
     #[must_use]
     pub fn scrub_every(self, every: impl Into<Option<Duration>>) -> Self {
-        Self { scrub_every: every.into(), ..self }
+        Self {
+            scrub_every: every.into(),
+            ..self
+        }
     }
 
     /// Sets the interval of collections of the blobs of large values of a table by any process; `None` for never. The manifest has
     /// when they were collected last, as for scrubs.
     #[must_use]
     pub fn collect_every(self, every: impl Into<Option<Duration>>) -> Self {
-        Self { collect_every: every.into(), ..self }
+        Self {
+            collect_every: every.into(),
+            ..self
+        }
     }
 
     /// Sets the interval of removals of entities that have expired or were deleted and kept long enough, in a table by any process; `None`
     /// for never. The manifest has when they were removed last, as for scrubs.
     #[must_use]
     pub fn expire_every(self, every: impl Into<Option<Duration>>) -> Self {
-        Self { expire_every: every.into(), ..self }
+        Self {
+            expire_every: every.into(),
+            ..self
+        }
     }
 
     /// Obeys the expiry that the manifest has for a type, if it is by this property: removes entities whose time has come. Call it
@@ -319,7 +338,8 @@ impl Upkeep {
     /// ```
     #[must_use]
     pub fn trust_expiry(mut self, type_name: &str, property: &str) -> Self {
-        self.trusted_expiries.insert(format!("{type_name}={property}"));
+        self.trusted_expiries
+            .insert(format!("{type_name}={property}"));
         self
     }
 
@@ -328,8 +348,12 @@ impl Upkeep {
         if self.store.local_writers().is_some() {
             return Vec::new();
         }
-        let named = expiry.names().map(|property| format!("{type_name}={property}"));
-        named.filter(|named| !self.trusted_expiries.contains(named)).collect()
+        let named = expiry
+            .names()
+            .map(|property| format!("{type_name}={property}"));
+        named
+            .filter(|named| !self.trusted_expiries.contains(named))
+            .collect()
     }
 
     /// Sets for how long abort rows, records of finished transactions, and blobs that no row refers to are kept: longer than any
@@ -349,27 +373,42 @@ impl Upkeep {
     /// request at a time, except where [`IndexOptions::concurrency`] applies.
     #[must_use]
     pub fn with_concurrency(self, tables: usize) -> Self {
-        Self { concurrency: tables.max(1), ..self }
+        Self {
+            concurrency: tables.max(1),
+            ..self
+        }
     }
 
     /// Sets the number of concurrent tickets, and of concurrent transactions of each coordinator, 16 unless set, and how often an
     /// empty queue is asked, once per second unless set.
     #[must_use]
     pub fn with_tickets(self, at_a_time: usize, idle: Duration) -> Self {
-        Self { tickets: TicketPace { at_a_time: at_a_time.max(1), idle }, ..self }
+        Self {
+            tickets: TicketPace {
+                at_a_time: at_a_time.max(1),
+                idle,
+            },
+            ..self
+        }
     }
 
     /// Sets after how many failures of its work a ticket is poisoned: 5 unless set, at least 1. See
     /// [`Recovery`](crate::journal::Recovery).
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { attempts: attempts.max(1), ..self }
+        Self {
+            attempts: attempts.max(1),
+            ..self
+        }
     }
 
     /// Sets a listener that is called after each round of a table or of transactions, with the report so far.
     #[must_use]
     pub fn on_round(self, listener: impl Fn(&UpkeepReport) + Send + Sync + 'static) -> Self {
-        Self { listener: Some(Arc::new(listener)), ..self }
+        Self {
+            listener: Some(Arc::new(listener)),
+            ..self
+        }
     }
 
     /// Runs rounds until `stop` is ready, and returns the report.
@@ -387,11 +426,18 @@ impl Upkeep {
             if let Either::Left(((), running)) = select(stop, running).await {
                 work.stop();
                 let timings = self.coordinators.iter().map(Coordinator::timing);
-                let requests = timings.chain([self.options.timing]).map(|timing| timing.request());
+                let requests = timings
+                    .chain([self.options.timing])
+                    .map(|timing| timing.request());
                 // A request under way gets its time. Longer work, such as a build, is dropped between its
                 // requests.
-                if timeout(requests.max().unwrap_or_default(), running).await.is_err() {
-                    tracing::info!("upkeep was stopped during its work: the next upkeep continues the work");
+                if timeout(requests.max().unwrap_or_default(), running)
+                    .await
+                    .is_err()
+                {
+                    tracing::info!(
+                        "upkeep was stopped during its work: the next upkeep continues the work"
+                    );
                 }
             }
         }

@@ -233,12 +233,21 @@ impl fmt::Display for Due {
 impl IndexUpkeep {
     fn is_due(&self) -> bool {
         // An index that was removed needs nothing, whatever was due before.
-        self.state != IndexState::Absent && (self.due.is_some() || self.state != IndexState::Readable)
+        self.state != IndexState::Absent
+            && (self.due.is_some() || self.state != IndexState::Readable)
     }
 
     pub(super) fn new(state: IndexState) -> Self {
         let (built, dropped, scrubs, blobs) = (0, 0, 0, 0);
-        Self { state, built, dropped, scrubs, scrubbed: ScrubReport::default(), blobs, due: None }
+        Self {
+            state,
+            built,
+            dropped,
+            scrubs,
+            scrubbed: ScrubReport::default(),
+            blobs,
+            due: None,
+        }
     }
 
     pub(super) fn add(&mut self, found: &ScrubReport) {
@@ -261,7 +270,11 @@ impl TableUpkeep {
             ErrorKind::Decode(_) => Due::Damaged(error.clone()),
             _ => Due::Failed(error.clone()),
         };
-        self.unfinished = swept.failures.iter().map(|(key, error)| (key.clone(), due(error))).collect();
+        self.unfinished = swept
+            .failures
+            .iter()
+            .map(|(key, error)| (key.clone(), due(error)))
+            .collect();
         self.swept.failures = swept.failures;
         self.swept.aborts_removed += swept.aborts_removed;
         self.swept.released += swept.released;
@@ -275,7 +288,8 @@ impl UpkeepReport {
     pub fn due(&self) -> impl Iterator<Item = (&TableName, Part<'_>, Option<&Due>)> {
         let indexes = self.tables.iter().flat_map(|(table, kept)| {
             let indexes = kept.indexes.iter().filter(|(_, index)| index.is_due());
-            indexes.map(move |(id, index)| (table, Part::Index(id, index.state), index.due.as_ref()))
+            indexes
+                .map(move |(id, index)| (table, Part::Index(id, index.state), index.due.as_ref()))
         });
         let large = self.tables.iter().filter_map(|(table, kept)| {
             let due = kept.large.as_ref()?.due.as_ref()?;
@@ -286,14 +300,19 @@ impl UpkeepReport {
             Some((table, Part::Expiry, Some(due)))
         });
         let writes = self.tables.iter().flat_map(|(table, kept)| {
-            kept.unfinished.iter().map(move |(key, due)| (table, Part::Write(key), Some(due)))
+            kept.unfinished
+                .iter()
+                .map(move |(key, due)| (table, Part::Write(key), Some(due)))
         });
         indexes.chain(large).chain(expiry).chain(writes)
     }
 
     /// The errors of tables, transactions and the queue. Errors of indexes and blobs are [due](Self::due).
     pub fn errors(&self) -> impl Iterator<Item = &Error> {
-        let tables = self.tables.values().filter_map(|table| table.error.as_ref());
+        let tables = self
+            .tables
+            .values()
+            .filter_map(|table| table.error.as_ref());
         let transactions = self.transactions.values();
         let transactions = transactions.flat_map(|kept| kept.error.iter().chain(&kept.queue_error));
         tables.chain(transactions).chain(&self.queue_error)

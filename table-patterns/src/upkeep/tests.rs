@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Due, Part, Upkeep, UpkeepReport};
 use crate::clock::TokioClock;
 use crate::eventual::{Coordinator, EventualTransaction, Place, Resources};
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape};
+use crate::index::{
+    Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
+};
 use crate::journal::{Acknowledge, Clearing, Entries, Timing};
 use crate::queue::{QueueOptions, TableQueue};
 
@@ -36,33 +38,62 @@ impl World {
         let table = TableName::new("People")?;
         store.create_table(&table).await?;
         // As on a service: processes that are not seen here may write it, so that changes of states wait and builders have leases.
-        store.local_writers().expect("a store of this process").serve();
-        Ok(Self { store, meter, table })
+        store
+            .local_writers()
+            .expect("a store of this process")
+            .serve();
+        Ok(Self {
+            store,
+            meter,
+            table,
+        })
     }
 
     async fn open(&self, indexes: &[Index]) -> Result<IndexedEntities> {
-        self.open_with(indexes, IndexOptions::local().with_clearing(Clearing::BeforeAnswer)).await
+        self.open_with(
+            indexes,
+            IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
+        )
+        .await
     }
 
     async fn open_with(&self, indexes: &[Index], options: IndexOptions) -> Result<IndexedEntities> {
-        IndexedEntities::open(self.store.clone(), self.table.clone(), indexes.to_vec(), options).await
+        IndexedEntities::open(
+            self.store.clone(),
+            self.table.clone(),
+            indexes.to_vec(),
+            options,
+        )
+        .await
     }
 
     fn upkeep(&self) -> Upkeep {
-        let upkeep = Upkeep::new(self.store.clone()).tables(["People"]).with_options(IndexOptions::local());
+        let upkeep = Upkeep::new(self.store.clone())
+            .tables(["People"])
+            .with_options(IndexOptions::local());
         upkeep.every(ROUND).keep(Duration::ZERO)
     }
 
     async fn put(&self, entity: Entity) -> Result<()> {
-        self.store.write(&self.table, Operation::InsertOrReplace(entity)).await.map(drop)
+        self.store
+            .write(&self.table, Operation::InsertOrReplace(entity))
+            .await
+            .map(drop)
     }
 
     async fn delete(&self, key: Key) -> Result<()> {
-        self.store.write(&self.table, Operation::Delete(key, IfMatch::Any)).await.map(drop)
+        self.store
+            .write(&self.table, Operation::Delete(key, IfMatch::Any))
+            .await
+            .map(drop)
     }
 
     async fn rows(&self, filter: Filter) -> Result<usize> {
-        Ok(self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?.len())
+        Ok(self
+            .store
+            .query_all(&self.table, &Query::new().with_filter(filter))
+            .await?
+            .len())
     }
 }
 
@@ -86,14 +117,21 @@ fn key(id: usize) -> Key {
 }
 
 fn person(id: usize, city: &str) -> Entity {
-    Entity::from(key(id)).with("City", city).with("Email", format!("{id}@x"))
+    Entity::from(key(id))
+        .with("City", city)
+        .with("Email", format!("{id}@x"))
 }
 
 async fn assert_in_step(entities: &IndexedEntities, index: &str, entries: usize) -> Result<()> {
     entities.refresh().await?;
     assert_eq!(entities.state(index), IndexState::Readable, "{index}");
     let scrub = entities.scrub(index, ScrubMode::Report).await?;
-    let found = (scrub.entries, scrub.dangling, scrub.missing, scrub.taken_keys);
+    let found = (
+        scrub.entries,
+        scrub.dangling,
+        scrub.missing,
+        scrub.taken_keys,
+    );
     assert_eq!(found, (entries, 0, 0, 0), "{index}");
     Ok(())
 }
@@ -107,12 +145,18 @@ fn index<'a>(report: &'a UpkeepReport, index: &Index) -> &'a super::IndexUpkeep 
 /// The documented cost: the manifest, and a page of each scanned table.
 #[tokio::test(start_paused = true)]
 async fn an_idle_round_costs_what_is_said() -> Result<()> {
-    for (indexes, a_round, opening) in
-        [(vec![], 1, 0), (vec![by_city()], 2, 3), (vec![by_city(), by_email()], 3, 3)]
-    {
+    for (indexes, a_round, opening) in [
+        (vec![], 1, 0),
+        (vec![by_city()], 2, 3),
+        (vec![by_city(), by_email()], 3, 3),
+    ] {
         let world = World::new().await?;
         if !indexes.is_empty() {
-            world.open(&indexes).await?.insert(person(1, "oslo")).await?;
+            world
+                .open(&indexes)
+                .await?
+                .insert(person(1, "oslo"))
+                .await?;
         }
         let upkeep = world.upkeep().scrub_every(None);
         let before = world.meter.total();
@@ -122,7 +166,11 @@ async fn an_idle_round_costs_what_is_said() -> Result<()> {
         assert_eq!(table.has_manifest, !indexes.is_empty());
         // Its row is written again in each round but the first, and that of the process that has written is removed.
         let registered = if indexes.is_empty() { 0 } else { 9 + 1 };
-        assert_eq!(world.meter.total() - before, opening + 10 * a_round + registered, "{indexes:?}");
+        assert_eq!(
+            world.meter.total() - before,
+            opening + 10 * a_round + registered,
+            "{indexes:?}"
+        );
         assert_eq!(report.due().count(), 0, "{report:?}");
         assert_eq!(report.errors().count(), 0, "{report:?}");
     }
@@ -134,18 +182,32 @@ async fn an_idle_round_costs_what_is_said() -> Result<()> {
 async fn a_table_without_indexes_is_left_as_it_is() -> Result<()> {
     let world = World::new().await?;
     world.upkeep().run_once().await?;
-    assert_eq!(world.rows(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION)).await?, 0);
-    assert_eq!(world.open(&[by_city()]).await?.state("city"), IndexState::Readable);
+    assert_eq!(
+        world
+            .rows(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION))
+            .await?,
+        0
+    );
+    assert_eq!(
+        world.open(&[by_city()]).await?.state("city"),
+        IndexState::Readable
+    );
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_died_is_finished() -> Result<()> {
     let world = World::new().await?;
-    let options = IndexOptions { acknowledge: Acknowledge::Committed, ..IndexOptions::local() };
+    let options = IndexOptions {
+        acknowledge: Acknowledge::Committed,
+        ..IndexOptions::local()
+    };
     let people = world.open_with(&[by_city(), by_email()], options).await?;
     for id in 0..3 {
-        assert_eq!(people.insert(person(id, "oslo")).await?.entries, Entries::Pending);
+        assert_eq!(
+            people.insert(person(id, "oslo")).await?.entries,
+            Entries::Pending
+        );
     }
     let report = world.upkeep().scrub_every(None).run_once().await?;
     let table = &report.tables[&world.table];
@@ -163,19 +225,34 @@ async fn reservations_are_released_where_the_manifest_says() -> Result<()> {
     let world = World::new().await?;
     let emails = TableName::new("Emails")?;
     world.store.create_table(&emails).await?;
-    let elsewhere = Index::keyed("email", Placement::OtherTable(emails.clone()), "email_{Email}", "email")?;
+    let elsewhere = Index::keyed(
+        "email",
+        Placement::OtherTable(emails.clone()),
+        "email_{Email}",
+        "email",
+    )?;
     let elsewhere = elsewhere.unique_within_table();
     let people = world.open(&[elsewhere]).await?;
     people.insert(person(1, "oslo")).await?;
     // A reservation of a write that never committed: another address, of an employee without it.
-    let settled =
-        world.store.query_all(&emails, &Query::new().with_filter(Filter::eq("OwnerPending", false))).await?;
+    let settled = world
+        .store
+        .query_all(
+            &emails,
+            &Query::new().with_filter(Filter::eq("OwnerPending", false)),
+        )
+        .await?;
     let mut reserved = Entity::new("email_9@x", "email")?;
     for property in settled[0].properties().iter() {
-        reserved.properties_mut().set(property.name(), property.value().to_owned());
+        reserved
+            .properties_mut()
+            .set(property.name(), property.value().to_owned());
     }
     reserved.properties_mut().set("OwnerPending", true);
-    world.store.write(&emails, Operation::Insert(reserved)).await?;
+    world
+        .store
+        .write(&emails, Operation::Insert(reserved))
+        .await?;
     let report = world.upkeep().run_once().await?;
     assert_eq!(report.tables[&world.table].swept.released, 1, "{report:?}");
     assert_in_step(&people, "email", 1).await
@@ -184,7 +261,11 @@ async fn reservations_are_released_where_the_manifest_says() -> Result<()> {
 /// Builds that crashed in each of the states are finished, and programs can use the index.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_build_is_ended() -> Result<()> {
-    for died_in in [IndexState::DeleteOnly, IndexState::WriteOnly, IndexState::Building] {
+    for died_in in [
+        IndexState::DeleteOnly,
+        IndexState::WriteOnly,
+        IndexState::Building,
+    ] {
         for index_of in [by_city(), by_email()] {
             let world = World::new().await?;
             let before = world.open(&[]).await?;
@@ -214,7 +295,10 @@ async fn die_in(people: &IndexedEntities, index: &str, state: IndexState) -> Res
         let step = timeout(Duration::from_millis(10), &mut build).await;
         assert!(step.is_err(), "the build ended before it died");
         let declared = people.declared().await?;
-        if declared.iter().any(|stored| stored.name == index && stored.state == state) {
+        if declared
+            .iter()
+            .any(|stored| stored.name == index && stored.state == state)
+        {
             return Ok(());
         }
     }
@@ -229,7 +313,10 @@ async fn one_builds_and_the_others_leave_it() -> Result<()> {
         before.insert(person(id, "oslo")).await?;
     }
     let people = world.open(&[by_city()]).await?;
-    let upkeep = world.upkeep().scrub_every(None).every(Duration::from_millis(50));
+    let upkeep = world
+        .upkeep()
+        .scrub_every(None)
+        .every(Duration::from_millis(50));
     let program = async {
         sleep(Duration::from_millis(20)).await;
         people.build("city")?.run().await
@@ -245,7 +332,10 @@ async fn one_builds_and_the_others_leave_it() -> Result<()> {
     let built = [&first, &second].map(|report| index(report, &by_city()).built);
     assert_eq!(built.iter().sum::<usize>(), 1);
     let left = if built[0] == 1 { &second } else { &first };
-    assert!(matches!(index(left, &by_city()).due, Some(Due::BuiltElsewhere)), "{left:?}");
+    assert!(
+        matches!(index(left, &by_city()).due, Some(Due::BuiltElsewhere)),
+        "{left:?}"
+    );
     assert_eq!(left.due().count(), 1);
     assert_in_step(&people, "city", 20).await
 }
@@ -261,7 +351,11 @@ async fn an_interrupted_removal_is_ended() -> Result<()> {
         }
         let mut removal = Box::pin(people.drop_index("city"));
         while people.declared().await?[0].state != state {
-            assert!(timeout(Duration::from_millis(10), &mut removal).await.is_err());
+            assert!(
+                timeout(Duration::from_millis(10), &mut removal)
+                    .await
+                    .is_err()
+            );
         }
         drop(removal);
         assert!(people.declared().await?[0].is_dropping());
@@ -270,7 +364,10 @@ async fn an_interrupted_removal_is_ended() -> Result<()> {
         assert_eq!(dropped.dropped, 1, "{state}");
         assert_eq!(dropped.built, 0, "{state}");
         assert_eq!(dropped.state, IndexState::Absent, "{state}");
-        assert_eq!(world.rows(Filter::eq("IndexName", by_city().id())).await?, 0);
+        assert_eq!(
+            world.rows(Filter::eq("IndexName", by_city().id())).await?,
+            0
+        );
         assert_eq!(people.declared().await?.len(), 0);
         assert_eq!(report.due().count(), 0);
     }
@@ -278,7 +375,10 @@ async fn an_interrupted_removal_is_ended() -> Result<()> {
     let world = World::new().await?;
     let people = world.open(&[by_city()]).await?;
     people.insert(person(1, "oslo")).await?;
-    let upkeep = world.upkeep().scrub_every(None).every(Duration::from_millis(30));
+    let upkeep = world
+        .upkeep()
+        .scrub_every(None)
+        .every(Duration::from_millis(30));
     let rebuilds = async {
         for _ in 0..20 {
             people.rebuild("city").await?.run().await?;
@@ -308,14 +408,28 @@ async fn entries_are_repaired_by_one_of_several() -> Result<()> {
     let sum = |of: &dyn Fn(&UpkeepReport) -> usize| reports.iter().map(of).sum::<usize>();
     assert_eq!(sum(&|report| index(report, &by_city()).scrubs), 1);
     assert_eq!(sum(&|report| index(report, &by_city()).scrubbed.missing), 1);
-    assert_eq!(sum(&|report| index(report, &by_city()).scrubbed.dangling), 1);
-    assert_eq!(sum(&|report| index(report, &by_email()).scrubbed.dangling), 1);
+    assert_eq!(
+        sum(&|report| index(report, &by_city()).scrubbed.dangling),
+        1
+    );
+    assert_eq!(
+        sum(&|report| index(report, &by_email()).scrubbed.dangling),
+        1
+    );
     assert_in_step(&people, "city", 9).await?;
     assert_in_step(&people, "email", 9).await?;
 
     world.delete(Key::new("city_oslo", "0004")?).await?;
-    assert_eq!(index(&world.upkeep().run_once().await?, &by_city()).scrubs, 0, "not yet");
-    let report = world.upkeep().scrub_every(Duration::ZERO).run_once().await?;
+    assert_eq!(
+        index(&world.upkeep().run_once().await?, &by_city()).scrubs,
+        0,
+        "not yet"
+    );
+    let report = world
+        .upkeep()
+        .scrub_every(Duration::ZERO)
+        .run_once()
+        .await?;
     assert_eq!(index(&report, &by_city()).scrubbed.missing, 1);
     assert_in_step(&people, "city", 9).await
 }
@@ -334,7 +448,12 @@ async fn what_cannot_be_kept_is_due_and_stops_nothing_else() -> Result<()> {
     let world = World::new().await?;
     let employees = of_type("Employee", by_city());
     let opaque = of_type("Employee", opaque());
-    let by_place = Index::keyed("place", Placement::OtherPartition, "place_{City}", "{RowKey}")?;
+    let by_place = Index::keyed(
+        "place",
+        Placement::OtherPartition,
+        "place_{City}",
+        "{RowKey}",
+    )?;
     let customers = of_type("Customer", by_place);
     let all = [employees.clone(), opaque.clone(), customers.clone()];
     let program = world.open(&all).await?;
@@ -352,7 +471,10 @@ async fn what_cannot_be_kept_is_due_and_stops_nothing_else() -> Result<()> {
     assert!(matches!(of_code.due, Some(Due::Opaque)), "{of_code:?}");
     assert_eq!(of_code.scrubs, 0);
     assert_eq!(of_code.state, IndexState::Readable);
-    assert!(matches!(of_employees.due, Some(Due::NotRepaired(1))), "{of_employees:?}");
+    assert!(
+        matches!(of_employees.due, Some(Due::NotRepaired(1))),
+        "{of_employees:?}"
+    );
     assert_eq!(of_employees.scrubbed.dangling, 1);
     assert_eq!(of_employees.scrubbed.missing, 1);
     assert_eq!(of_customers.scrubbed.missing, 1);
@@ -360,7 +482,9 @@ async fn what_cannot_be_kept_is_due_and_stops_nothing_else() -> Result<()> {
     assert_eq!(report.due().count(), 2);
     assert_eq!(report.errors().count(), 0);
     assert!(
-        report.due().all(|(table, _, due)| { *table == world.table && !due.unwrap().to_string().is_empty() })
+        report.due().all(|(table, _, due)| {
+            *table == world.table && !due.unwrap().to_string().is_empty()
+        })
     );
     assert_in_step(&program, "place", 4).await?;
     let left = program.scrub("city", ScrubMode::Report).await?;
@@ -372,18 +496,43 @@ async fn what_cannot_be_kept_is_due_and_stops_nothing_else() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn newer_formats_and_missing_blobs_are_due() -> Result<()> {
     let world = World::new().await?;
-    let list = by_city().with_shape(Shape::List { bytes: 256, overflow: Overflow::Blob });
+    let list = by_city().with_shape(Shape::List {
+        bytes: 256,
+        overflow: Overflow::Blob,
+    });
     let blobs = Arc::new(object_store::memory::InMemory::new());
-    let with_blobs = IndexOptions { blobs: Some(blobs), ..IndexOptions::local() };
-    let people = world.open_with(&[list.clone(), by_email()], with_blobs.clone()).await?;
+    let with_blobs = IndexOptions {
+        blobs: Some(blobs),
+        ..IndexOptions::local()
+    };
+    let people = world
+        .open_with(&[list.clone(), by_email()], with_blobs.clone())
+        .await?;
     people.insert(person(1, "oslo")).await?;
-    let newer = people.declared().await?.into_iter().find(|stored| stored.name == "email").unwrap();
+    let newer = people
+        .declared()
+        .await?
+        .into_iter()
+        .find(|stored| stored.name == "email")
+        .unwrap();
     let format = Entity::from(newer.key()?).with("Format", 99);
-    world.store.write(&world.table, Operation::Merge(format, IfMatch::Any)).await?;
+    world
+        .store
+        .write(&world.table, Operation::Merge(format, IfMatch::Any))
+        .await?;
 
     let report = world.upkeep().run_once().await?;
-    assert!(matches!(index(&report, &list).due, Some(Due::NoBlobs)), "{report:?}");
-    assert!(matches!(index(&report, &by_email()).due, Some(Due::Newer { format: 99 })), "{report:?}");
+    assert!(
+        matches!(index(&report, &list).due, Some(Due::NoBlobs)),
+        "{report:?}"
+    );
+    assert!(
+        matches!(
+            index(&report, &by_email()).due,
+            Some(Due::Newer { format: 99 })
+        ),
+        "{report:?}"
+    );
     let report = world.upkeep().with_options(with_blobs).run_once().await?;
     assert!(index(&report, &list).due.is_none(), "{report:?}");
     assert_eq!(index(&report, &list).scrubs, 1);
@@ -396,7 +545,9 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
     let world = World::new().await?;
     let before = world.open(&[]).await?;
     for id in 0..4 {
-        before.insert(person(id, "oslo").with("Email", format!("{}@x", id % 3))).await?;
+        before
+            .insert(person(id, "oslo").with("Email", format!("{}@x", id % 3)))
+            .await?;
     }
     let people = world.open(&[by_email()]).await?;
     die_in(&people, "email", IndexState::Building).await?;
@@ -405,7 +556,9 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
         let told = told.clone();
         move |report| {
             let due = report.due().next().and_then(|(_, _, due)| due.cloned());
-            told.lock().unwrap().push(matches!(due, Some(Due::Duplicates(found)) if found.len() == 1));
+            told.lock()
+                .unwrap()
+                .push(matches!(due, Some(Due::Duplicates(found)) if found.len() == 1));
         }
     });
     let program = async {
@@ -430,13 +583,19 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
 async fn tickets_are_worked_on_as_they_come() -> Result<()> {
     let world = World::new().await?;
     let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-    let of_queue = QueueOptions { clock, ..QueueOptions::default() };
+    let of_queue = QueueOptions {
+        clock,
+        ..QueueOptions::default()
+    };
     let queue = TableQueue::open_with(world.store.clone(), "Work", "tickets", of_queue).await?;
     let mut options = IndexOptions::local();
     options.queue = Some(Arc::new(queue));
     options.acknowledge = Acknowledge::Committed;
     let people = world.open_with(&[by_city()], options.clone()).await?;
-    let upkeep = world.upkeep().with_options(options.clone()).every(ROUND * 60);
+    let upkeep = world
+        .upkeep()
+        .with_options(options.clone())
+        .every(ROUND * 60);
     let program = async {
         sleep(ROUND).await;
         for id in 0..5 {
@@ -468,10 +627,21 @@ async fn a_table_that_fails_stops_no_other() -> Result<()> {
     let missing = TableName::new("Missing")?;
     let upkeep = world.upkeep().tables(["Missing"]);
     let report = upkeep.run_once().await?;
-    assert!(report.tables[&missing].error.as_ref().unwrap().is_table_not_found());
+    assert!(
+        report.tables[&missing]
+            .error
+            .as_ref()
+            .unwrap()
+            .is_table_not_found()
+    );
     assert_eq!(report.errors().count(), 1);
     assert_eq!(report.tables[&missing].rounds, 1);
-    assert_eq!(report.tables[&world.table].indexes[by_city().id()].scrubbed.missing, 1);
+    assert_eq!(
+        report.tables[&world.table].indexes[by_city().id()]
+            .scrubbed
+            .missing,
+        1
+    );
 
     // The table exists later, and is deleted and created again.
     let program = async {
@@ -494,7 +664,10 @@ async fn a_table_that_fails_stops_no_other() -> Result<()> {
     done?;
     let report = report?;
     assert_eq!(report.errors().count(), 0, "{report:?}");
-    assert!(!report.tables[&missing].has_manifest && report.tables[&missing].sweeps >= 3, "{report:?}");
+    assert!(
+        !report.tables[&missing].has_manifest && report.tables[&missing].sweeps >= 3,
+        "{report:?}"
+    );
     Ok(())
 }
 
@@ -513,10 +686,17 @@ async fn a_stop_is_bounded() -> Result<()> {
         let began = Instant::now();
         world.upkeep().run(sleep(stops)).await?;
         let late = began.elapsed() - stops;
-        assert!(late <= IndexOptions::local().timing.request() + Duration::from_millis(10), "{late:?}");
+        assert!(
+            late <= IndexOptions::local().timing.request() + Duration::from_millis(10),
+            "{late:?}"
+        );
     }
     let report = world.upkeep().run_once().await?;
-    assert_eq!(index(&report, &by_city()).state, IndexState::Readable, "{report:?}");
+    assert_eq!(
+        index(&report, &by_city()).state,
+        IndexState::Readable,
+        "{report:?}"
+    );
     assert_in_step(&people, "city", 20).await
 }
 
@@ -525,11 +705,21 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     let store = MemoryStore::new();
     let errors = [
         Upkeep::new(store.clone()).run_once().await,
-        Upkeep::new(store.clone()).tables(["no name"]).run_once().await,
-        Upkeep::new(store.clone()).tables(["People"]).transaction_tables(["1"]).run(sleep(ROUND)).await,
+        Upkeep::new(store.clone())
+            .tables(["no name"])
+            .run_once()
+            .await,
+        Upkeep::new(store.clone())
+            .tables(["People"])
+            .transaction_tables(["1"])
+            .run(sleep(ROUND))
+            .await,
         Upkeep::new(store)
             .tables(["People"])
-            .with_options(IndexOptions { cache: Duration::ZERO, ..IndexOptions::local() })
+            .with_options(IndexOptions {
+                cache: Duration::ZERO,
+                ..IndexOptions::local()
+            })
             .run_once()
             .await,
     ];
@@ -544,11 +734,14 @@ async fn finished_transactions_are_forgotten() -> Result<()> {
     world.put(person(1, "oslo")).await?;
     let queue = Arc::new(TableQueue::open(world.store.clone(), "Work", "transactions").await?);
     let resources = Resources::new().with_store("here", world.store.clone());
-    let coordinator = Coordinator::open(world.store.clone(), "Transactions", queue, resources).await?;
+    let coordinator =
+        Coordinator::open(world.store.clone(), "Transactions", queue, resources).await?;
     let to = Place::new("here", world.table.clone(), key(2));
     let transaction =
         EventualTransaction::new().move_entity(Place::new("here", world.table.clone(), key(1)), to);
-    coordinator.submit(&transaction, Acknowledge::Committed).await?;
+    coordinator
+        .submit(&transaction, Acknowledge::Committed)
+        .await?;
     let mut options = IndexOptions::local();
     let millis = Duration::from_millis;
     options.timing = Timing::new(millis(40), millis(10), Duration::ZERO)?;
@@ -573,11 +766,18 @@ async fn finished_transactions_are_forgotten() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn planted_rows_are_due_and_no_round_waits_for_them() -> Result<()> {
     let planted = |row: &str, lease: i64| -> Result<Entity> {
-        let row = Entity::new("p", row)?.with("JournalKind", "write").with("JournalLease", lease);
-        Ok(row.with("JournalRows0", b"[]".as_slice()).with("JournalTouched0", b"[]".as_slice()))
+        let row = Entity::new("p", row)?
+            .with("JournalKind", "write")
+            .with("JournalLease", lease);
+        Ok(row
+            .with("JournalRows0", b"[]".as_slice())
+            .with("JournalTouched0", b"[]".as_slice()))
     };
     let id = "~~j_0123456789abcdef0123456789abcdef";
-    let process = Entity::new(MANIFEST_PARTITION, "process~0123456789abcdef0123456789abcdef")?;
+    let process = Entity::new(
+        MANIFEST_PARTITION,
+        "process~0123456789abcdef0123456789abcdef",
+    )?;
     let process = ["Cache", "Request", "Lease", "Heartbeat"]
         .into_iter()
         .fold(process, |row, name| row.with(name, i64::MAX));
@@ -592,14 +792,22 @@ async fn planted_rows_are_due_and_no_round_waits_for_them() -> Result<()> {
     ];
     for (row, expected) in rows {
         let world = World::new().await?;
-        world.open(&[by_city()]).await?.insert(person(1, "oslo")).await?;
+        world
+            .open(&[by_city()])
+            .await?
+            .insert(person(1, "oslo"))
+            .await?;
         let key = row.key().clone();
         world.put(row).await?;
         let start = Instant::now();
         let report = world.upkeep().run_once().await?;
         assert!(start.elapsed() < ROUND, "{key}: {:?}", start.elapsed());
-        let due = report.due().filter(|(_, part, _)| matches!(part, Part::Write(_)));
-        let due: Vec<_> = due.map(|(_, part, due)| (part.to_string(), due.cloned())).collect();
+        let due = report
+            .due()
+            .filter(|(_, part, _)| matches!(part, Part::Write(_)));
+        let due: Vec<_> = due
+            .map(|(_, part, due)| (part.to_string(), due.cloned()))
+            .collect();
         assert_eq!(due.len(), expected, "{key}: {due:?}");
         if let Some((part, reason)) = due.first() {
             assert!(part.contains(&key.to_string()), "{part}");

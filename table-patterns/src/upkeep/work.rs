@@ -19,7 +19,8 @@ use super::report::{Due, IndexUpkeep, TableUpkeep, TransactionsUpkeep, UpkeepRep
 use super::{TicketPace, Upkeep};
 use crate::eventual::{Coordinator, TransactionEventKind, sweep_records};
 use crate::index::{
-    IndexState, IndexedEntities, Obstacle, ScrubCursor, ScrubMode, ScrubReport, UpkeepManifest, UpkeepTable,
+    IndexState, IndexedEntities, Obstacle, ScrubCursor, ScrubMode, ScrubReport, UpkeepManifest,
+    UpkeepTable,
 };
 use crate::journal::{Journal, Recovery, SET_ASIDE};
 #[cfg(feature = "blobs")]
@@ -60,7 +61,10 @@ impl CountedCoordinator {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Self { coordinator, applied }
+        Self {
+            coordinator,
+            applied,
+        }
     }
 }
 
@@ -84,10 +88,19 @@ struct FailedBuilds {
 impl<'a> Work<'a> {
     pub(super) fn new(upkeep: &'a Upkeep) -> Self {
         let mut report = UpkeepReport::default();
-        report.tables.extend(upkeep.tables.iter().map(|table| (table.clone(), TableUpkeep::default())));
-        let transactions =
-            upkeep.transactions.iter().chain(upkeep.coordinators.iter().map(Coordinator::table));
-        report.transactions.extend(transactions.map(|table| (table.clone(), Default::default())));
+        report.tables.extend(
+            upkeep
+                .tables
+                .iter()
+                .map(|table| (table.clone(), TableUpkeep::default())),
+        );
+        let transactions = upkeep
+            .transactions
+            .iter()
+            .chain(upkeep.coordinators.iter().map(Coordinator::table));
+        report
+            .transactions
+            .extend(transactions.map(|table| (table.clone(), Default::default())));
         Self {
             upkeep,
             stopped: watch::Sender::new(false),
@@ -95,7 +108,11 @@ impl<'a> Work<'a> {
             opened: Mutex::default(),
             report: Mutex::new(report),
             tickets: AtomicUsize::new(0),
-            coordinators: upkeep.coordinators.iter().map(CountedCoordinator::new).collect(),
+            coordinators: upkeep
+                .coordinators
+                .iter()
+                .map(CountedCoordinator::new)
+                .collect(),
             sweep_slots: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
             maintenance_slots: Semaphore::new(upkeep.concurrency.min(Semaphore::MAX_PERMITS)),
         }
@@ -105,8 +122,16 @@ impl<'a> Work<'a> {
     pub(super) async fn once(&self) {
         if self.upkeep.options.queue.is_some() {
             // Tickets before sweeps: after a sweep has finished a write, its ticket is received a second time.
-            let reads = self.upkeep.tables.iter().map(|table| self.read_manifest(table));
-            let failed = join_all(reads).await.into_iter().filter_map(Result::err).count();
+            let reads = self
+                .upkeep
+                .tables
+                .iter()
+                .map(|table| self.read_manifest(table));
+            let failed = join_all(reads)
+                .await
+                .into_iter()
+                .filter_map(Result::err)
+                .count();
             tracing::debug!(failed, "tables were opened; a round reports the failures");
             self.process_tickets().await;
         }
@@ -114,7 +139,11 @@ impl<'a> Work<'a> {
             self.round(table, &mut Memory::default()).await;
             self.notify_listener();
         });
-        let records = self.upkeep.transactions.iter().map(|table| self.remove_records(table));
+        let records = self
+            .upkeep
+            .transactions
+            .iter()
+            .map(|table| self.remove_records(table));
         let transactions = self.coordinators.iter().map(|counted| async {
             self.count_poisoned_transactions(&counted.coordinator).await;
             self.process_transactions(&counted.coordinator).await;
@@ -135,18 +164,27 @@ impl<'a> Work<'a> {
         });
         let records = self.upkeep.transactions.iter();
         let records = records.map(|table| self.repeat_until_stopped(|| self.remove_records(table)));
-        let transactions = self.coordinators.iter().map(|CountedCoordinator { coordinator, .. }| {
-            let rounds = self.repeat_until_stopped(|| async {
-                self.count_poisoned_transactions(coordinator).await;
-                self.remove_records_of(coordinator).await;
-                self.notify_listener();
-            });
-            join(rounds, self.process_transactions_until_stopped(coordinator))
-        });
+        let transactions =
+            self.coordinators
+                .iter()
+                .map(|CountedCoordinator { coordinator, .. }| {
+                    let rounds = self.repeat_until_stopped(|| async {
+                        self.count_poisoned_transactions(coordinator).await;
+                        self.remove_records_of(coordinator).await;
+                        self.notify_listener();
+                    });
+                    join(rounds, self.process_transactions_until_stopped(coordinator))
+                });
         // Without a queue, each round does nothing.
         let poisoned = self.repeat_until_stopped(|| self.count_poisoned_tickets());
         let transactions = join(join_all(records), join_all(transactions));
-        join4(join_all(tables), transactions, self.process_tickets_until_stopped(), poisoned).await;
+        join4(
+            join_all(tables),
+            transactions,
+            self.process_tickets_until_stopped(),
+            poisoned,
+        )
+        .await;
     }
 
     /// Repeats a round, with the pause between rounds, until it is stopped.
@@ -173,8 +211,15 @@ impl<'a> Work<'a> {
         for transactions in report.transactions.values_mut() {
             transactions.applied = 0;
         }
-        for CountedCoordinator { coordinator, applied } in &self.coordinators {
-            let transactions = report.transactions.entry(coordinator.table().clone()).or_default();
+        for CountedCoordinator {
+            coordinator,
+            applied,
+        } in &self.coordinators
+        {
+            let transactions = report
+                .transactions
+                .entry(coordinator.table().clone())
+                .or_default();
             transactions.applied += applied.load(Ordering::Relaxed);
         }
         report
@@ -213,10 +258,18 @@ impl<'a> Work<'a> {
         change(self.report().tables.entry(table.clone()).or_default());
     }
 
-    fn update_index(&self, entities: &IndexedEntities, id: &str, change: impl FnOnce(&mut IndexUpkeep)) {
+    fn update_index(
+        &self,
+        entities: &IndexedEntities,
+        id: &str,
+        change: impl FnOnce(&mut IndexUpkeep),
+    ) {
         let state = entities.state(id);
         self.update_table(entities.table(), |table| {
-            let index = table.indexes.entry(id.to_owned()).or_insert_with(|| IndexUpkeep::new(state));
+            let index = table
+                .indexes
+                .entry(id.to_owned())
+                .or_insert_with(|| IndexUpkeep::new(state));
             change(index);
         });
     }
@@ -239,10 +292,16 @@ impl<'a> Work<'a> {
             self.manifests_read.send_modify(|tables| *tables += 1);
         }
         match found {
-            Ok(UpkeepTable { entities: Some(entities), manifest }) => {
+            Ok(UpkeepTable {
+                entities: Some(entities),
+                manifest,
+            }) => {
                 self.keep(&entities, &manifest, memory).await;
             }
-            Ok(UpkeepTable { entities: None, manifest }) => {
+            Ok(UpkeepTable {
+                entities: None,
+                manifest,
+            }) => {
                 self.update_table(table, |table| table.has_manifest = false);
                 let _slot = slot(&self.maintenance_slots).await;
                 let expired = self.expire(table, None, &manifest).await;
@@ -260,7 +319,10 @@ impl<'a> Work<'a> {
         let known = self.opened().get(table).cloned();
         if let Some(entities) = known {
             if let Some(manifest) = UpkeepManifest::of_open(&entities).await? {
-                return Ok(UpkeepTable { entities: Some(entities), manifest });
+                return Ok(UpkeepTable {
+                    entities: Some(entities),
+                    manifest,
+                });
             }
             self.opened().remove(table);
         }
@@ -273,7 +335,12 @@ impl<'a> Work<'a> {
     }
 
     /// Runs a round of a table with a manifest. The table is swept in every round, also while a build runs.
-    async fn keep(&self, entities: &IndexedEntities, manifest: &UpkeepManifest, memory: &mut Memory) {
+    async fn keep(
+        &self,
+        entities: &IndexedEntities,
+        manifest: &UpkeepManifest,
+        memory: &mut Memory,
+    ) {
         self.update_table(entities.table(), |table| {
             table.has_manifest = true;
             for (id, index) in &mut table.indexes {
@@ -295,7 +362,11 @@ impl<'a> Work<'a> {
             let unique = manifest.unique_tables(entities.table());
             loop {
                 self.sweep(entities, &unique).await;
-                if timeout(self.upkeep.every, is_maintained.notified()).await.is_ok() || self.is_stopped() {
+                if timeout(self.upkeep.every, is_maintained.notified())
+                    .await
+                    .is_ok()
+                    || self.is_stopped()
+                {
                     break;
                 }
             }
@@ -325,27 +396,40 @@ impl<'a> Work<'a> {
             }
             self.finish_build_or_drop(entities, stored, memory).await;
         }
-        let expired = self.expire(entities.table(), Some(entities), manifest).await;
+        let expired = self
+            .expire(entities.table(), Some(entities), manifest)
+            .await;
         let scrubbed = self.scrub_all(entities, manifest).await;
         // Each part runs also if one before it has failed. The first error is reported.
-        expired.and(scrubbed).and(self.collect(entities.table(), manifest).await)
+        expired
+            .and(scrubbed)
+            .and(self.collect(entities.table(), manifest).await)
     }
 
     /// Scrubs the indexes that can be scrubbed, if that is due and no other process has begun to.
     async fn scrub_all(&self, entities: &IndexedEntities, manifest: &UpkeepManifest) -> Result<()> {
         let readable = |stored: &&StoredIndex| self.may_scrub(entities, stored);
         let indexes: Vec<_> = manifest.indexes.iter().filter(readable).collect();
-        let is_due = self.upkeep.scrub_every.is_some_and(|every| manifest.scrub.is_due(every));
+        let is_due = self
+            .upkeep
+            .scrub_every
+            .is_some_and(|every| manifest.scrub.is_due(every));
         if !is_due || indexes.is_empty() {
             return Ok(());
         }
         let (store, table) = (&*self.upkeep.store, entities.table());
         // `None`: another process has claimed this run first.
-        let Some(begun) = manifest.scrub.begin(store, table).await? else { return Ok(()) };
+        let Some(begun) = manifest.scrub.begin(store, table).await? else {
+            return Ok(());
+        };
         for stored in indexes {
             self.scrub(entities, stored, manifest).await;
         }
-        if self.is_stopped() { Ok(()) } else { begun.end(store, table).await }
+        if self.is_stopped() {
+            Ok(())
+        } else {
+            begun.end(store, table).await
+        }
     }
 
     /// Removes the entities that have expired, if that is due.
@@ -359,9 +443,17 @@ impl<'a> Work<'a> {
             self.update_table(table, |table| table.expiry = None);
             return Ok(());
         }
-        let types = manifest.expiring.iter().map(|stored| stored.name().to_owned()).collect();
-        self.update_table(table, |table| table.expiry.get_or_insert_default().types = types);
-        let Some(every) = self.upkeep.expire_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        let types = manifest
+            .expiring
+            .iter()
+            .map(|stored| stored.name().to_owned())
+            .collect();
+        self.update_table(table, |table| {
+            table.expiry.get_or_insert_default().types = types
+        });
+        let Some(every) = self.upkeep.expire_every.filter(|_| !self.is_stopped()) else {
+            return Ok(());
+        };
         let named = |stored: &StoredType| {
             stored
                 .expiry
@@ -369,28 +461,50 @@ impl<'a> Work<'a> {
                 .map(|expiry| self.upkeep.untrusted(stored.name(), expiry))
                 .unwrap_or_default()
         };
-        let (trusted, others): (Vec<_>, Vec<_>) =
-            manifest.expiring.iter().partition(|stored| named(stored).is_empty());
+        let (trusted, others): (Vec<_>, Vec<_>) = manifest
+            .expiring
+            .iter()
+            .partition(|stored| named(stored).is_empty());
         let expiries: Vec<_> = others.iter().flat_map(|stored| named(stored)).collect();
         let mut due = (!expiries.is_empty()).then_some(Due::UntrustedExpiry(expiries));
         if trusted.is_empty() {
-            self.update_table(table, |table| table.expiry.get_or_insert_default().due = due);
+            self.update_table(table, |table| {
+                table.expiry.get_or_insert_default().due = due
+            });
             return Ok(());
         }
         if !manifest.expiry.is_due(every) {
             return Ok(());
         }
         let store = &*self.upkeep.store;
-        let Some(begun) = manifest.expiry.begin(store, table).await? else { return Ok(()) };
+        let Some(begun) = manifest.expiry.begin(store, table).await? else {
+            return Ok(());
+        };
         let mut ended = true;
         for stored in trusted {
-            let Some(expiry) = &stored.expiry else { continue };
+            let Some(expiry) = &stored.expiry else {
+                continue;
+            };
             let indexes = &manifest.indexes[..];
-            let sweep = ExpirySweep { upkeep: self.upkeep, table, entities, indexes, stored, expiry };
-            let swept = sweep.run(|| self.is_stopped()).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, %table, "expired entities were not removed");
-                Swept { due: Some(Due::Failed(error)), ended: true, ..Swept::default() }
-            });
+            let sweep = ExpirySweep {
+                upkeep: self.upkeep,
+                table,
+                entities,
+                indexes,
+                stored,
+                expiry,
+            };
+            let swept = sweep
+                .run(|| self.is_stopped())
+                .await
+                .unwrap_or_else(|error| {
+                    tracing::warn!(%error, %table, "expired entities were not removed");
+                    Swept {
+                        due: Some(Due::Failed(error)),
+                        ended: true,
+                        ..Swept::default()
+                    }
+                });
             ended &= swept.ended;
             due = due.or(swept.due);
             self.update_table(table, |table| {
@@ -404,7 +518,11 @@ impl<'a> Work<'a> {
             expiry.sweeps += usize::from(ended);
             expiry.due = due;
         });
-        if ended { begun.end(store, table).await } else { Ok(()) }
+        if ended {
+            begun.end(store, table).await
+        } else {
+            Ok(())
+        }
     }
 
     /// Removes the unused blobs of large values, if that is due.
@@ -413,7 +531,9 @@ impl<'a> Work<'a> {
             self.update_table(table, |table| table.large = None);
             return Ok(());
         }
-        let Some(every) = self.upkeep.collect_every.filter(|_| !self.is_stopped()) else { return Ok(()) };
+        let Some(every) = self.upkeep.collect_every.filter(|_| !self.is_stopped()) else {
+            return Ok(());
+        };
         let due = self.upkeep.has_no_blobs().then_some(Due::NoLargeBlobs);
         self.update_table(table, |table| {
             let large = table.large.get_or_insert_default();
@@ -423,8 +543,11 @@ impl<'a> Work<'a> {
             }
         });
         #[cfg(feature = "blobs")]
-        if let Some((blobs, options)) =
-            self.upkeep.large.as_ref().filter(|_| manifest.collection.is_due(every))
+        if let Some((blobs, options)) = self
+            .upkeep
+            .large
+            .as_ref()
+            .filter(|_| manifest.collection.is_due(every))
         {
             return self.collect_blobs(table, manifest, &**blobs, options).await;
         }
@@ -443,10 +566,16 @@ impl<'a> Work<'a> {
         options: &LargeOptions,
     ) -> Result<()> {
         let store = &*self.upkeep.store;
-        let Some(begun) = manifest.collection.begin(store, table).await? else { return Ok(()) };
+        let Some(begun) = manifest.collection.begin(store, table).await? else {
+            return Ok(());
+        };
         let (mut found, mut is_first) = (Collected::default(), true);
         let next = || {
-            let pause = if std::mem::take(&mut is_first) { Duration::ZERO } else { self.upkeep.pause };
+            let pause = if std::mem::take(&mut is_first) {
+                Duration::ZERO
+            } else {
+                self.upkeep.pause
+            };
             async move {
                 sleep(pause).await;
                 !self.is_stopped()
@@ -454,8 +583,15 @@ impl<'a> Work<'a> {
         };
         // Longer than any write may take: a younger blob may belong to a row that is not written yet.
         let grace = self.upkeep.keep.max(options.write_deadline * 2);
-        let collection = Collection { store, table, blobs, options };
-        let ended = collection.run(grace, CollectMode::Remove, &mut found, next).await;
+        let collection = Collection {
+            store,
+            table,
+            blobs,
+            options,
+        };
+        let ended = collection
+            .run(grace, CollectMode::Remove, &mut found, next)
+            .await;
         self.update_table(table, |table| {
             let large = table.large.get_or_insert_default();
             large.collected.add(found);
@@ -486,7 +622,9 @@ impl<'a> Work<'a> {
         }
         let obstacle = Obstacle::of(stored, entities).map(|obstacle| match obstacle {
             Obstacle::Opaque => Due::Opaque,
-            Obstacle::Newer => Due::Newer { format: stored.format },
+            Obstacle::Newer => Due::Newer {
+                format: stored.format,
+            },
             Obstacle::Encrypted => Due::Encrypted,
             Obstacle::NoBlobs => Due::NoBlobs,
         });
@@ -499,7 +637,10 @@ impl<'a> Work<'a> {
                 index.due = obstacle;
             }
         });
-        let waits = memory.failed.get(&id).is_some_and(|failed| failed.last.elapsed() < failed.pause);
+        let waits = memory
+            .failed
+            .get(&id)
+            .is_some_and(|failed| failed.last.elapsed() < failed.pause);
         if may_build && !is_readable && !waits {
             self.build(entities, stored, memory).await;
         }
@@ -527,9 +668,13 @@ impl<'a> Work<'a> {
         let due = match &built {
             Ok(Some(_)) => None,
             // `None`: another process builds, or has ended the build since the manifest was read.
-            Ok(None) => Some(Due::BuiltElsewhere).filter(|_| entities.state(&id) != IndexState::Readable),
+            Ok(None) => {
+                Some(Due::BuiltElsewhere).filter(|_| entities.state(&id) != IndexState::Readable)
+            }
             Err(error) => Some(match error.root().kind() {
-                ErrorKind::DuplicateValues { duplicates, .. } => Due::Duplicates(duplicates.clone()),
+                ErrorKind::DuplicateValues { duplicates, .. } => {
+                    Due::Duplicates(duplicates.clone())
+                }
                 _ => Due::Failed(error.clone()),
             }),
         };
@@ -541,9 +686,14 @@ impl<'a> Work<'a> {
                 let earlier = memory.failed.get(&id).map_or(0, |failed| failed.count);
                 // A build that fails reads the whole table each time. The pause doubles, so that a lasting
                 // reason does not cost that in every round.
-                let pause = self.upkeep.every.saturating_mul(2u32.saturating_pow(earlier).min(LONGEST_WAIT));
+                let pause = self
+                    .upkeep
+                    .every
+                    .saturating_mul(2u32.saturating_pow(earlier).min(LONGEST_WAIT));
                 let (count, last) = (earlier.saturating_add(1), Instant::now());
-                memory.failed.insert(id.clone(), FailedBuilds { count, last, pause });
+                memory
+                    .failed
+                    .insert(id.clone(), FailedBuilds { count, last, pause });
             }
         }
         let state = entities.state(&id);
@@ -560,20 +710,37 @@ impl<'a> Work<'a> {
     }
 
     /// Scrubs an index, and collects its blobs.
-    async fn scrub(&self, entities: &IndexedEntities, stored: &StoredIndex, manifest: &UpkeepManifest) {
+    async fn scrub(
+        &self,
+        entities: &IndexedEntities,
+        stored: &StoredIndex,
+        manifest: &UpkeepManifest,
+    ) {
         let (id, mut found) = (stored.id(), ScrubReport::default());
         let leaves_entities = manifest.leaves_entities_of(stored, entities);
-        let scrubbed = self.scrub_pages(entities, &id, leaves_entities, &mut found).await;
+        let scrubbed = self
+            .scrub_pages(entities, &id, leaves_entities, &mut found)
+            .await;
         // Not if the upkeep was stopped or the scrub has failed: a collection waits for the longest lease.
-        let collected = match (&scrubbed, stored.shape.as_ref().is_some_and(|shape| shape.needs_blobs())) {
+        let collected = match (
+            &scrubbed,
+            stored
+                .shape
+                .as_ref()
+                .is_some_and(|shape| shape.needs_blobs()),
+        ) {
             (Ok(true), true) => entities.collect_blobs(&id).await,
             _ => Ok(0),
         };
         self.update_index(entities, &id, |index| {
             index.add(&found);
-            let missing =
-                Some(Due::NotRepaired(found.missing)).filter(|_| leaves_entities && found.missing > 0);
-            let due = if found.taken_keys > 0 { Some(Due::Taken(found.taken_keys)) } else { missing };
+            let missing = Some(Due::NotRepaired(found.missing))
+                .filter(|_| leaves_entities && found.missing > 0);
+            let due = if found.taken_keys > 0 {
+                Some(Due::Taken(found.taken_keys))
+            } else {
+                missing
+            };
             match scrubbed.and_then(|ended| collected.map(|blobs| (ended, blobs))) {
                 Ok((ended, blobs)) => {
                     index.scrubs += usize::from(ended);
@@ -599,8 +766,11 @@ impl<'a> Work<'a> {
                 return Ok(false);
             }
             // Entities with an index that only another program can maintain are not written.
-            let mode =
-                if leaves_entities && at.is_among_entities() { ScrubMode::Report } else { ScrubMode::Repair };
+            let mode = if leaves_entities && at.is_among_entities() {
+                ScrubMode::Report
+            } else {
+                ScrubMode::Repair
+            };
             cursor = entities.scrub_page(id, mode, at, found).await?;
             if cursor.is_some() && !self.upkeep.pause.is_zero() {
                 sleep(self.upkeep.pause).await;
@@ -618,7 +788,8 @@ impl<'a> Work<'a> {
 
     /// Removes the records of finished transactions of a coordinator.
     async fn remove_records_of(&self, coordinator: &Coordinator) {
-        self.run_removal(coordinator.table(), coordinator.sweep(self.upkeep.keep)).await;
+        self.run_removal(coordinator.table(), coordinator.sweep(self.upkeep.keep))
+            .await;
     }
 
     /// Runs a removal of records when a slot is free, and reports its result.
@@ -658,8 +829,12 @@ impl<'a> Work<'a> {
 
     /// Works on the transactions that the queue has now.
     async fn process_transactions(&self, coordinator: &Coordinator) {
-        if let Err(error) = until_empty(|| coordinator.run_once(self.upkeep.tickets.at_a_time)).await {
-            self.update_transactions(coordinator.table(), |report| report.queue_error = Some(error));
+        if let Err(error) =
+            until_empty(|| coordinator.run_once(self.upkeep.tickets.at_a_time)).await
+        {
+            self.update_transactions(coordinator.table(), |report| {
+                report.queue_error = Some(error)
+            });
         }
     }
 
@@ -669,7 +844,9 @@ impl<'a> Work<'a> {
         while !self.is_stopped() {
             if let Err(error) = coordinator.run(at_a_time, idle, self.until_stopped()).await {
                 tracing::warn!(%error, table = %coordinator.table(), "transactions are not worked on");
-                self.update_transactions(coordinator.table(), |report| report.queue_error = Some(error));
+                self.update_transactions(coordinator.table(), |report| {
+                    report.queue_error = Some(error)
+                });
                 self.pause(self.upkeep.every).await;
             }
         }
@@ -677,7 +854,9 @@ impl<'a> Work<'a> {
 
     /// Counts the tickets that are poisoned, and puts back messages that the queue set aside for another reason.
     async fn count_poisoned_tickets(&self) {
-        let Some(queue) = &self.upkeep.options.queue else { return };
+        let Some(queue) = &self.upkeep.options.queue else {
+            return;
+        };
         let recovery = Recovery::new(&**queue, Vec::new()).with_attempts(self.upkeep.attempts);
         match recovery.poison(SET_ASIDE).await {
             Ok(poisoned) => self.report().poisoned_tickets = poisoned.len(),
@@ -685,14 +864,22 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn recovery<'w>(&'w self, queue: &'w dyn WorkQueue, journals: Vec<&'w Journal>) -> Recovery<'w> {
-        Recovery::new(queue, journals).with_attempts(self.upkeep.attempts).counting(&self.tickets)
+    fn recovery<'w>(
+        &'w self,
+        queue: &'w dyn WorkQueue,
+        journals: Vec<&'w Journal>,
+    ) -> Recovery<'w> {
+        Recovery::new(queue, journals)
+            .with_attempts(self.upkeep.attempts)
+            .counting(&self.tickets)
     }
 
     /// Processes the tickets that the queue has now.
     async fn process_tickets(&self) {
         let opened: Vec<_> = self.opened().values().cloned().collect();
-        let (Some(queue), false) = (&self.upkeep.options.queue, opened.is_empty()) else { return };
+        let (Some(queue), false) = (&self.upkeep.options.queue, opened.is_empty()) else {
+            return;
+        };
         let journals = opened.iter().map(IndexedEntities::journal).collect();
         let recovery = self.recovery(&**queue, journals);
         self.count_poisoned_tickets().await;
@@ -704,7 +891,9 @@ impl<'a> Work<'a> {
     /// Processes tickets until it is stopped. Starts after every manifest was read, and again after another table was opened: a ticket of an
     /// unknown table would wait for a lease.
     async fn process_tickets_until_stopped(&self) {
-        let Some(queue) = &self.upkeep.options.queue else { return };
+        let Some(queue) = &self.upkeep.options.queue else {
+            return;
+        };
         let mut manifests_read = self.manifests_read.subscribe();
         while !self.is_stopped() {
             let all_read = *manifests_read.borrow_and_update() >= self.upkeep.tables.len();

@@ -32,7 +32,11 @@ impl Action {
     pub(crate) const fn is_read(self) -> bool {
         matches!(
             self,
-            Self::GetProperties | Self::GetStatistics | Self::QueryTables | Self::GetPolicies | Self::Query
+            Self::GetProperties
+                | Self::GetStatistics
+                | Self::QueryTables
+                | Self::GetPolicies
+                | Self::Query
         )
     }
 
@@ -78,7 +82,10 @@ pub(crate) enum Permit {
     /// Everything: the credential is an account key.
     Owner,
     /// An account SAS.
-    Account { permissions: String, resources: String },
+    Account {
+        permissions: String,
+        resources: String,
+    },
     /// A table SAS.
     Table {
         table: String,
@@ -97,17 +104,30 @@ impl Permit {
     pub(crate) fn check(&self, action: Action, table: Option<&TableName>) -> Result<()> {
         match self {
             Self::Owner => Ok(()),
-            Self::Account { permissions, resources } => {
+            Self::Account {
+                permissions,
+                resources,
+            } => {
                 let resource = action.resource().ok_or_else(|| {
-                    Failure::unauthorized("AuthorizationFailure", "no account SAS allows this action")
+                    Failure::unauthorized(
+                        "AuthorizationFailure",
+                        "no account SAS allows this action",
+                    )
                 })?;
                 if !resources.contains(resource) {
                     let reason = format!("the signature's resource types lack '{resource}'");
-                    return Err(Failure::unauthorized("AuthorizationResourceTypeMismatch", &reason));
+                    return Err(Failure::unauthorized(
+                        "AuthorizationResourceTypeMismatch",
+                        &reason,
+                    ));
                 }
                 check_permissions(permissions, action.account_permissions())
             }
-            Self::Table { table: signed, permissions, .. } => {
+            Self::Table {
+                table: signed,
+                permissions,
+                ..
+            } => {
                 // Table names ignore case, and the signature has the lower-case name.
                 if table.is_none_or(|table| table.to_lowercase() != *signed) {
                     let reason = "the signature is for the entities of another table";
@@ -148,8 +168,13 @@ impl Permit {
         let has = |permissions: &str| needed.chars().all(|letter| permissions.contains(letter));
         match self {
             Self::Owner => true,
-            Self::Account { permissions, resources } => resources.contains('o') && has(permissions),
-            Self::Table { permissions, range, .. } => range.is_all() && has(permissions),
+            Self::Account {
+                permissions,
+                resources,
+            } => resources.contains('o') && has(permissions),
+            Self::Table {
+                permissions, range, ..
+            } => range.is_all() && has(permissions),
         }
     }
 
@@ -157,7 +182,9 @@ impl Permit {
     pub(crate) fn failure(&self, error: Error) -> Failure {
         let names_a_row = matches!(
             error.root().kind(),
-            ErrorKind::UniqueViolation { .. } | ErrorKind::KeyCollision { .. } | ErrorKind::Decode(_)
+            ErrorKind::UniqueViolation { .. }
+                | ErrorKind::KeyCollision { .. }
+                | ErrorKind::Decode(_)
         );
         let failure = Failure::from(error);
         if self.reads_every_row() || !names_a_row {
@@ -165,8 +192,14 @@ impl Permit {
         }
         // The message of an outcome that is not known says nothing of rows.
         match failure.code {
-            "EntityAlreadyExists" => Failure { message: TAKEN.into(), ..failure },
-            "InternalError" => Failure { message: DAMAGED.into(), ..failure },
+            "EntityAlreadyExists" => Failure {
+                message: TAKEN.into(),
+                ..failure
+            },
+            "InternalError" => Failure {
+                message: DAMAGED.into(),
+                ..failure
+            },
             _ => failure,
         }
     }
@@ -200,7 +233,10 @@ const TAKEN: &str = "The value of an index that the entity would get is taken.";
 
 /// Checks that permissions have every letter of one of the sufficient sets. An action without a set is never permitted.
 fn check_permissions(permissions: &str, sufficient: &[&str]) -> Result<()> {
-    if sufficient.iter().any(|set| set.chars().all(|letter| permissions.contains(letter))) {
+    if sufficient
+        .iter()
+        .any(|set| set.chars().all(|letter| permissions.contains(letter)))
+    {
         return Ok(());
     }
     let reason = match sufficient {
@@ -210,7 +246,10 @@ fn check_permissions(permissions: &str, sufficient: &[&str]) -> Result<()> {
             sets.join("' or '")
         ),
     };
-    Err(Failure::unauthorized("AuthorizationPermissionMismatch", &reason))
+    Err(Failure::unauthorized(
+        "AuthorizationPermissionMismatch",
+        &reason,
+    ))
 }
 
 #[cfg(test)]
@@ -218,7 +257,9 @@ mod tests {
     use super::*;
 
     fn code(permit: &Permit, action: Action, table: &str) -> Result<(), &'static str> {
-        permit.check(action, Some(&TableName::new(table).unwrap())).map_err(|failure| failure.code)
+        permit
+            .check(action, Some(&TableName::new(table).unwrap()))
+            .map_err(|failure| failure.code)
     }
 
     #[test]
@@ -230,7 +271,10 @@ mod tests {
             identity: [0; 32],
         };
         assert_eq!(code(&permit("r"), Action::Query, "Orders"), Ok(()));
-        assert_eq!(code(&permit("r"), Action::Query, "Other"), Err("AuthorizationFailure"));
+        assert_eq!(
+            code(&permit("r"), Action::Query, "Other"),
+            Err("AuthorizationFailure")
+        );
         for (permissions, action) in [
             ("aud", Action::Query),
             ("rud", Action::Insert),
@@ -244,7 +288,11 @@ mod tests {
             ("raud", Action::CreateTable),
         ] {
             let refused = code(&permit(permissions), action, "orders");
-            assert_eq!(refused, Err("AuthorizationPermissionMismatch"), "{action:?}");
+            assert_eq!(
+                refused,
+                Err("AuthorizationPermissionMismatch"),
+                "{action:?}"
+            );
         }
         assert!(permit("raud").check(Action::QueryTables, None).is_err());
         assert_eq!(code(&permit("au"), Action::Upsert, "orders"), Ok(()));
@@ -258,17 +306,41 @@ mod tests {
         };
         for (permissions, resources, action, expected) in [
             ("l", "c", Action::QueryTables, Ok(())),
-            ("l", "so", Action::QueryTables, Err("AuthorizationResourceTypeMismatch")),
+            (
+                "l",
+                "so",
+                Action::QueryTables,
+                Err("AuthorizationResourceTypeMismatch"),
+            ),
             ("c", "c", Action::CreateTable, Ok(())),
             ("w", "c", Action::CreateTable, Ok(())),
-            ("r", "c", Action::CreateTable, Err("AuthorizationPermissionMismatch")),
-            ("rwdlacup", "sco", Action::SetPolicies, Err("AuthorizationFailure")),
+            (
+                "r",
+                "c",
+                Action::CreateTable,
+                Err("AuthorizationPermissionMismatch"),
+            ),
+            (
+                "rwdlacup",
+                "sco",
+                Action::SetPolicies,
+                Err("AuthorizationFailure"),
+            ),
             ("au", "o", Action::Upsert, Ok(())),
-            ("a", "o", Action::Upsert, Err("AuthorizationPermissionMismatch")),
+            (
+                "a",
+                "o",
+                Action::Upsert,
+                Err("AuthorizationPermissionMismatch"),
+            ),
             ("r", "s", Action::GetStatistics, Ok(())),
             ("w", "s", Action::SetProperties, Ok(())),
         ] {
-            assert_eq!(code(&permit(permissions, resources), action, "orders"), expected, "{action:?}");
+            assert_eq!(
+                code(&permit(permissions, resources), action, "orders"),
+                expected,
+                "{action:?}"
+            );
         }
     }
 
@@ -299,7 +371,11 @@ mod tests {
             (table("rau", KeyRange::default()), false, true),
             (table("aud", KeyRange::default()), false, false),
         ] {
-            assert_eq!((permit.has_full_rights(), permit.reads_every_row()), (full, reads), "{permit:?}");
+            assert_eq!(
+                (permit.has_full_rights(), permit.reads_every_row()),
+                (full, reads),
+                "{permit:?}"
+            );
         }
     }
 }

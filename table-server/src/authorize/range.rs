@@ -33,19 +33,28 @@ impl Bound {
             ("", _) => Err(()),
             (partition, row) => {
                 let row = Some(row).filter(|row| !row.is_empty()).map(str::to_owned);
-                Ok(Some(Self { partition: partition.to_owned(), row }))
+                Ok(Some(Self {
+                    partition: partition.to_owned(),
+                    row,
+                }))
             }
         }
     }
 
     /// Returns the RowKeys from the bound on, in its partition.
     fn rows_from(&self) -> Range {
-        self.row.clone().map_or(Range::ALL, |row| Range { from: End::Included(row), ..Range::ALL })
+        self.row.clone().map_or(Range::ALL, |row| Range {
+            from: End::Included(row),
+            ..Range::ALL
+        })
     }
 
     /// Returns the RowKeys up to the bound, in its partition.
     fn rows_to(&self) -> Range {
-        self.row.clone().map_or(Range::ALL, |row| Range { to: End::Included(row), ..Range::ALL })
+        self.row.clone().map_or(Range::ALL, |row| Range {
+            to: End::Included(row),
+            ..Range::ALL
+        })
     }
 
     /// Compares a key with the bound. A bound without a RowKey equals all rows of its partition.
@@ -64,16 +73,29 @@ impl KeyRange {
     /// Whether the range contains the key. No range contains a partition of the library.
     pub(crate) fn contains(&self, key: &Key) -> bool {
         !key.partition().starts_with(SYSTEM_PREFIX)
-            && self.start.as_ref().is_none_or(|start| start.compare(key).is_ge())
+            && self
+                .start
+                .as_ref()
+                .is_none_or(|start| start.compare(key).is_ge())
             && self.end.as_ref().is_none_or(|end| end.compare(key).is_le())
     }
 
     /// Returns the same range without the keys before this one.
     pub(crate) fn starting_at(&self, key: &Key) -> Self {
         let (partition, row) = (key.partition().to_owned(), Some(key.row().to_owned()));
-        let later = self.start.as_ref().is_none_or(|start| start.compare(key).is_ge());
-        let start = if later { Some(Bound { partition, row }) } else { self.start.clone() };
-        Self { start, end: self.end.clone() }
+        let later = self
+            .start
+            .as_ref()
+            .is_none_or(|start| start.compare(key).is_ge());
+        let start = if later {
+            Some(Bound { partition, row })
+        } else {
+            self.start.clone()
+        };
+        Self {
+            start,
+            end: self.end.clone(),
+        }
     }
 
     /// Returns the range as bounds that follow each other. A scan within one of them visits no key outside the range: a RowKey of the
@@ -81,8 +103,10 @@ impl KeyRange {
     ///
     /// No bound has a partition of the library. They are after the letters, so a range with an open end would contain them.
     pub(crate) fn segments(&self) -> Vec<KeyBounds> {
-        let in_partition =
-            |partition: &str, row: Range| KeyBounds { partition: Range::single(partition), row };
+        let in_partition = |partition: &str, row: Range| KeyBounds {
+            partition: Range::single(partition),
+            row,
+        };
         if let (Some(start), Some(end)) = (&self.start, &self.end) {
             match key_order::compare(&start.partition, &end.partition) {
                 Ordering::Less => {}
@@ -112,17 +136,26 @@ impl KeyRange {
                 between.to = End::Included(partition);
             }
         }
-        let between = KeyBounds { partition: between, row: Range::ALL };
+        let between = KeyBounds {
+            partition: between,
+            row: Range::ALL,
+        };
         without_system_partitions(first.into_iter().chain([between]).chain(last))
     }
 }
 
 /// Returns what remains of the bounds without the partitions of the library.
 fn without_system_partitions(bounds: impl IntoIterator<Item = KeyBounds>) -> Vec<KeyBounds> {
-    let before = Range { to: End::Excluded(SYSTEM_PREFIX.to_owned()), ..Range::ALL };
+    let before = Range {
+        to: End::Excluded(SYSTEM_PREFIX.to_owned()),
+        ..Range::ALL
+    };
     // The prefix has an end, because it does not consist of the last character.
     let end = key_order::key_prefix_end(SYSTEM_PREFIX).unwrap_or_default();
-    let after = Range { from: End::Included(end), ..Range::ALL };
+    let after = Range {
+        from: End::Included(end),
+        ..Range::ALL
+    };
     let parts = bounds.into_iter().flat_map(|bounds| {
         [&before, &after].map(|part| KeyBounds {
             partition: bounds.partition.clone().intersect(part.clone()),
@@ -139,13 +172,25 @@ mod tests {
     use super::*;
 
     fn text() -> impl Strategy<Value = String> {
-        let texts = vec!["", "a", "b", "ba", "c", "~", "~~", "~~m", "~\u{A1}", "\u{E000}", "\u{1F600}"];
+        let texts = vec![
+            "",
+            "a",
+            "b",
+            "ba",
+            "c",
+            "~",
+            "~~",
+            "~~m",
+            "~\u{A1}",
+            "\u{E000}",
+            "\u{1F600}",
+        ];
         prop::sample::select(texts).prop_map(str::to_owned)
     }
 
     fn bound() -> impl Strategy<Value = Option<Bound>> {
-        let bound =
-            (text(), proptest::option::of(text())).prop_map(|(partition, row)| Bound { partition, row });
+        let bound = (text(), proptest::option::of(text()))
+            .prop_map(|(partition, row)| Bound { partition, row });
         proptest::option::of(bound)
     }
 
@@ -184,15 +229,32 @@ mod tests {
     #[test]
     fn row_bounds_apply_to_the_partition_of_their_end() {
         let bound = |partition: &str, row: &str| Bound::of(partition, row).unwrap();
-        let range = KeyRange { start: bound("a", "5"), end: bound("c", "5") };
-        for (partition, row, within) in
-            [("a", "4", false), ("a", "5", true), ("b", "9", true), ("c", "5", true), ("c", "6", false)]
-        {
-            assert_eq!(range.contains(&Key::new(partition, row).unwrap()), within, "{partition} {row}");
+        let range = KeyRange {
+            start: bound("a", "5"),
+            end: bound("c", "5"),
+        };
+        for (partition, row, within) in [
+            ("a", "4", false),
+            ("a", "5", true),
+            ("b", "9", true),
+            ("c", "5", true),
+            ("c", "6", false),
+        ] {
+            assert_eq!(
+                range.contains(&Key::new(partition, row).unwrap()),
+                within,
+                "{partition} {row}"
+            );
         }
-        assert!(Bound::of("", "r").is_err(), "a RowKey needs its PartitionKey");
+        assert!(
+            Bound::of("", "r").is_err(),
+            "a RowKey needs its PartitionKey"
+        );
         assert_eq!(Bound::of("", "").unwrap(), None);
         assert!(KeyRange::default().is_all());
-        assert!(!KeyRange::default().contains(&Key::new("~~manifest", "table").unwrap()), "the end is open");
+        assert!(
+            !KeyRange::default().contains(&Key::new("~~manifest", "table").unwrap()),
+            "the end is open"
+        );
     }
 }

@@ -35,7 +35,9 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
     token.check_time(credentials, &policy)?;
     token.check_connection(credentials)?;
     if permissions.is_empty() {
-        return Err(Failure::unauthenticated("neither the signature nor its policy has permissions"));
+        return Err(Failure::unauthenticated(
+            "neither the signature nor its policy has permissions",
+        ));
     }
     match token.table {
         Some(signed) => Ok(Permit::Table {
@@ -45,12 +47,14 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
             // The signature says which fields were signed. Its hash does not say the signature.
             identity: Sha256::digest(token.signature).into(),
         }),
-        None if !token.services.contains('t') => {
-            Err(Failure::unauthorized("AuthorizationServiceMismatch", "the signature's services lack 't'"))
-        }
-        None => {
-            Ok(Permit::Account { permissions: permissions.to_owned(), resources: token.resources.to_owned() })
-        }
+        None if !token.services.contains('t') => Err(Failure::unauthorized(
+            "AuthorizationServiceMismatch",
+            "the signature's services lack 't'",
+        )),
+        None => Ok(Permit::Account {
+            permissions: permissions.to_owned(),
+            resources: token.resources.to_owned(),
+        }),
     }
 }
 
@@ -64,11 +68,17 @@ pub(crate) fn string_to_sign(parameters: &Parameters, account: &str) -> Option<S
 
 /// Returns the stored access policy that a signature refers to.
 async fn stored_policy(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPolicy> {
-    let unknown =
-        || Failure::unauthenticated("the table has no stored policy with the signature's identifier (si)");
+    let unknown = || {
+        Failure::unauthenticated(
+            "the table has no stored policy with the signature's identifier (si)",
+        )
+    };
     let name: TableName = table(token.table.ok_or_else(unknown)?).map_err(|_| unknown())?;
     let policies = acl::stored_policies(tenant, &name).await?;
-    policies.into_iter().find(|policy| policy.id == id).ok_or_else(unknown)
+    policies
+        .into_iter()
+        .find(|policy| policy.id == id)
+        .ok_or_else(unknown)
 }
 
 /// Returns a field that either the signature or its policy must set, but not both.
@@ -77,7 +87,9 @@ fn set_once<'a>(signed: &'a str, stored: &'a str, field: &str) -> Result<&'a str
     match (signed, stored) {
         ("", stored) => Ok(stored),
         (signed, "") => Ok(signed),
-        _ => Err(Failure::unauthenticated(&format!("the signature and its policy both set {field}"))),
+        _ => Err(Failure::unauthenticated(&format!(
+            "the signature and its policy both set {field}"
+        ))),
     }
 }
 
@@ -103,8 +115,9 @@ struct Token<'a> {
 impl<'a> Token<'a> {
     fn read(parameters: &'a Parameters) -> Result<Self> {
         let get = |name| {
-            let twice =
-                |_| Failure::unauthenticated(&format!("the signature has the parameter {name} twice"));
+            let twice = |_| {
+                Failure::unauthenticated(&format!("the signature has the parameter {name} twice"))
+            };
             parameters.get(name).map_err(twice)
         };
         let field = |name| get(name).map(Option::unwrap_or_default);
@@ -128,7 +141,9 @@ impl<'a> Token<'a> {
         let version = token.version.as_bytes();
         let dated = version.len() == 10 && version.iter().all(|b| b.is_ascii_digit() || *b == b'-');
         if !dated || token.version < "2012-02-12" {
-            return Err(Failure::unauthenticated("the signature's version (sv) is missing or not known"));
+            return Err(Failure::unauthenticated(
+                "the signature's version (sv) is missing or not known",
+            ));
         }
         Ok(token)
     }
@@ -138,8 +153,18 @@ impl<'a> Token<'a> {
     /// # Errors
     /// Fails if a field has a line end, because the string could then be split into fields in several ways.
     fn string_to_sign(&self, account: &str) -> Result<String> {
-        let Self { version, services, resources, permissions, start, expiry, policy, ip, protocol, .. } =
-            *self;
+        let Self {
+            version,
+            services,
+            resources,
+            permissions,
+            start,
+            expiry,
+            policy,
+            ip,
+            protocol,
+            ..
+        } = *self;
         // The lines and their order by version:
         // <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-the-signature> and
         // <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>.
@@ -147,7 +172,11 @@ impl<'a> Token<'a> {
         let newer = version >= "2015-04-05";
         let lines = match self.table {
             Some(table) => {
-                let service = if version >= "2015-02-21" { "/table" } else { "" };
+                let service = if version >= "2015-02-21" {
+                    "/table"
+                } else {
+                    ""
+                };
                 let resource = format!("{service}/{account}/{}", table.to_lowercase());
                 let mut lines: Vec<String> = [permissions, start, expiry].map(str::to_owned).into();
                 lines.push(resource);
@@ -160,8 +189,17 @@ impl<'a> Token<'a> {
                 lines
             }
             None if newer => {
-                let fields =
-                    [account, permissions, services, resources, start, expiry, ip, protocol, version];
+                let fields = [
+                    account,
+                    permissions,
+                    services,
+                    resources,
+                    start,
+                    expiry,
+                    ip,
+                    protocol,
+                    version,
+                ];
                 let mut lines: Vec<String> = fields.map(str::to_owned).into();
                 if version >= "2020-12-06" {
                     lines.push(self.scope.to_owned());
@@ -170,21 +208,30 @@ impl<'a> Token<'a> {
                 lines.push(String::new());
                 lines
             }
-            None => return Err(Failure::unauthenticated("the signature has no table name (tn)")),
+            None => {
+                return Err(Failure::unauthenticated(
+                    "the signature has no table name (tn)",
+                ));
+            }
         };
         if lines.iter().any(|line| line.contains('\n')) {
-            return Err(Failure::unauthenticated("a field of the signature contains a line end"));
+            return Err(Failure::unauthenticated(
+                "a field of the signature contains a line end",
+            ));
         }
         Ok(lines.join("\n"))
     }
 
     fn check_time(&self, credentials: &Credentials<'_>, policy: &StoredPolicy) -> Result<()> {
-        let unreadable =
-            || Failure::unauthenticated("a time of the signature does not have a documented format");
+        let unreadable = || {
+            Failure::unauthenticated("a time of the signature does not have a documented format")
+        };
         let start = set_once(self.start, &policy.start, "st")?;
         let expiry = set_once(self.expiry, &policy.expiry, "se")?;
         if expiry.is_empty() {
-            return Err(Failure::unauthenticated("neither the signature nor its policy has an expiry time"));
+            return Err(Failure::unauthenticated(
+                "neither the signature nor its policy has an expiry time",
+            ));
         }
         if credentials.now >= parse_time(expiry).ok_or_else(unreadable)? {
             return Err(Failure::unauthenticated("the signature has expired"));
@@ -202,7 +249,10 @@ impl<'a> Token<'a> {
             "https" if credentials.secure => {}
             _ => {
                 let reason = "the signature is valid over https only";
-                return Err(Failure::unauthorized("AuthorizationProtocolMismatch", reason));
+                return Err(Failure::unauthorized(
+                    "AuthorizationProtocolMismatch",
+                    reason,
+                ));
             }
         }
         if self.ip.is_empty() || is_in_ip_range(self.ip, credentials.peer) {
@@ -235,12 +285,17 @@ impl<'a> Token<'a> {
 /// Whether an IP address is in a range such as `168.1.5.60-168.1.5.70`, or is the only one.
 fn is_in_ip_range(range: &str, peer: IpAddr) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
-    let (Ok(first), Ok(last)) = (first.trim().parse::<IpAddr>(), last.trim().parse::<IpAddr>()) else {
+    let (Ok(first), Ok(last)) = (
+        first.trim().parse::<IpAddr>(),
+        last.trim().parse::<IpAddr>(),
+    ) else {
         return false;
     };
     // A server that listens on IPv6 sees IPv4 clients as `::ffff:168.1.5.60`, which would be in no range.
     let peer = peer.to_canonical();
-    first.is_ipv4() == peer.is_ipv4() && last.is_ipv4() == peer.is_ipv4() && (first..=last).contains(&peer)
+    first.is_ipv4() == peer.is_ipv4()
+        && last.is_ipv4() == peer.is_ipv4()
+        && (first..=last).contains(&peer)
 }
 
 #[cfg(test)]
@@ -249,7 +304,10 @@ mod tests {
 
     fn text(query: &str) -> String {
         let parameters = Parameters::parse(query).unwrap();
-        Token::read(&parameters).unwrap().string_to_sign("acc").unwrap()
+        Token::read(&parameters)
+            .unwrap()
+            .string_to_sign("acc")
+            .unwrap()
     }
 
     #[test]
@@ -259,24 +317,51 @@ mod tests {
                 "sv={version}&tn=Orders&sp=r&st=S&se=E&si=P&sip=I&spr=https&spk=a&srk=1&epk=b&erk=2&sig=x"
             ))
         };
-        assert_eq!(table("2019-02-02"), "r\nS\nE\n/table/acc/orders\nP\nI\nhttps\n2019-02-02\na\n1\nb\n2");
-        assert_eq!(table("2015-02-21"), "r\nS\nE\n/table/acc/orders\nP\n2015-02-21\na\n1\nb\n2");
-        assert_eq!(table("2013-08-15"), "r\nS\nE\n/acc/orders\nP\n2013-08-15\na\n1\nb\n2");
-        let account = |version| text(&format!("sv={version}&ss=bt&srt=sco&sp=rl&se=E&spr=https&ses=&sig=x"));
-        assert_eq!(account("2019-02-02"), "acc\nrl\nbt\nsco\n\nE\n\nhttps\n2019-02-02\n");
-        assert_eq!(account("2020-12-06"), "acc\nrl\nbt\nsco\n\nE\n\nhttps\n2020-12-06\n\n");
+        assert_eq!(
+            table("2019-02-02"),
+            "r\nS\nE\n/table/acc/orders\nP\nI\nhttps\n2019-02-02\na\n1\nb\n2"
+        );
+        assert_eq!(
+            table("2015-02-21"),
+            "r\nS\nE\n/table/acc/orders\nP\n2015-02-21\na\n1\nb\n2"
+        );
+        assert_eq!(
+            table("2013-08-15"),
+            "r\nS\nE\n/acc/orders\nP\n2013-08-15\na\n1\nb\n2"
+        );
+        let account = |version| {
+            text(&format!(
+                "sv={version}&ss=bt&srt=sco&sp=rl&se=E&spr=https&ses=&sig=x"
+            ))
+        };
+        assert_eq!(
+            account("2019-02-02"),
+            "acc\nrl\nbt\nsco\n\nE\n\nhttps\n2019-02-02\n"
+        );
+        assert_eq!(
+            account("2020-12-06"),
+            "acc\nrl\nbt\nsco\n\nE\n\nhttps\n2020-12-06\n\n"
+        );
     }
 
     #[test]
     fn ambiguous_fields_are_refused() {
-        for query in
-            ["sv=&sig=x", "sv=2011-08-18&sig=x", "sv=tomorrow..&sig=x", "sv=2019-02-02&sp=r&sp=w&sig=x"]
-        {
+        for query in [
+            "sv=&sig=x",
+            "sv=2011-08-18&sig=x",
+            "sv=tomorrow..&sig=x",
+            "sv=2019-02-02&sp=r&sp=w&sig=x",
+        ] {
             let parameters = Parameters::parse(query).unwrap();
             assert!(Token::read(&parameters).is_err(), "{query}");
         }
         let parameters = Parameters::parse("sv=2019-02-02&tn=t&spk=a%0Ab&sig=x").unwrap();
-        assert!(Token::read(&parameters).unwrap().string_to_sign("acc").is_err());
+        assert!(
+            Token::read(&parameters)
+                .unwrap()
+                .string_to_sign("acc")
+                .is_err()
+        );
         let parameters = Parameters::parse("sv=2019-02-02&tn=t&srk=a&sig=x").unwrap();
         assert!(Token::read(&parameters).unwrap().range().is_err());
     }
@@ -293,7 +378,11 @@ mod tests {
             ("nowhere", "127.0.0.1", false),
             ("10.0.0.9-10.0.0.1", "10.0.0.5", false),
         ] {
-            assert_eq!(is_in_ip_range(range, peer.parse().unwrap()), expected, "{range} {peer}");
+            assert_eq!(
+                is_in_ip_range(range, peer.parse().unwrap()),
+                expected,
+                "{range} {peer}"
+            );
         }
     }
 }

@@ -37,7 +37,9 @@ pub(super) fn check(credentials: &Credentials<'_>, account: &Account) -> Result<
     if name == account.name() && account.has_signed(&text, signature) {
         return Ok(());
     }
-    Err(Failure::unauthenticated("the signature does not match this request with any key of the account"))
+    Err(Failure::unauthenticated(
+        "the signature does not match this request with any key of the account",
+    ))
 }
 
 /// The service's answer to a token that it does not accept. Before this version, the service knew no tokens.
@@ -57,7 +59,8 @@ fn token_refused(version: Option<&str>) -> Failure {
 fn date<'a>(credentials: &Credentials<'a>) -> Result<&'a str> {
     let headers = credentials.headers;
     let date = header(headers, "x-ms-date").or_else(|| header(headers, "date"));
-    let date = date.ok_or_else(|| Failure::unauthenticated("neither x-ms-date nor Date is specified"))?;
+    let date =
+        date.ok_or_else(|| Failure::unauthenticated("neither x-ms-date nor Date is specified"))?;
     let time = DateTime::parse_from_rfc2822(date)
         .map_err(|_| Failure::unauthenticated("the date is not in the RFC 1123 format"))?;
     if (credentials.now - time.to_utc()).abs() > SKEW {
@@ -68,7 +71,12 @@ fn date<'a>(credentials: &Credentials<'a>) -> Result<&'a str> {
     Ok(date)
 }
 
-fn string_to_sign(credentials: &Credentials<'_>, account: &str, date: &str, lite: bool) -> Result<String> {
+fn string_to_sign(
+    credentials: &Credentials<'_>,
+    account: &str,
+    date: &str,
+    lite: bool,
+) -> Result<String> {
     // The path as it was sent: clients sign it before a proxy or this server decodes it. Headers are not signed except for these, and of
     // the query only `comp`: <https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#table-service-shared-key-authorization>.
     let path = &credentials.address.raw_path;
@@ -80,7 +88,9 @@ fn string_to_sign(credentials: &Credentials<'_>, account: &str, date: &str, lite
     let method = credentials.method.as_str();
     let md5 = header(credentials.headers, "content-md5").unwrap_or_default();
     let content_type = header(credentials.headers, "content-type").unwrap_or_default();
-    Ok(format!("{method}\n{md5}\n{content_type}\n{date}\n/{account}{path}{comp}"))
+    Ok(format!(
+        "{method}\n{md5}\n{content_type}\n{date}\n/{account}{path}{comp}"
+    ))
 }
 
 #[cfg(test)]
@@ -92,12 +102,21 @@ mod tests {
 
     const DATE: &str = "Sun, 11 Oct 2009 19:52:39 GMT";
 
-    fn attempt(path: &str, headers: &[(&'static str, &str)], minutes: i64) -> Result<(), &'static str> {
-        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
-        let address = Address::parse("http", "testaccount1.table.local", path, query, |_| true).unwrap();
-        let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+    fn attempt(
+        path: &str,
+        headers: &[(&'static str, &str)],
+        minutes: i64,
+    ) -> Result<(), &'static str> {
+        let (path, query) = path
+            .split_once('?')
+            .map_or((path, None), |(path, query)| (path, Some(query)));
+        let address =
+            Address::parse("http", "testaccount1.table.local", path, query, |_| true).unwrap();
+        let pair =
+            |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         let headers: HeaderMap = headers.iter().map(pair).collect();
-        let now = DateTime::parse_from_rfc2822(DATE).unwrap().to_utc() + TimeDelta::minutes(minutes);
+        let now =
+            DateTime::parse_from_rfc2822(DATE).unwrap().to_utc() + TimeDelta::minutes(minutes);
         let credentials = Credentials {
             method: &Method::GET,
             address: &address,
@@ -118,19 +137,64 @@ mod tests {
     fn a_valid_signature_is_accepted_for_its_request_only() {
         let right = [("authorization", TABLES), ("x-ms-date", DATE)];
         assert_eq!(attempt("/Tables", &right, 0), Ok(()));
-        assert_eq!(attempt("/Tables", &[("authorization", TABLES), ("date", DATE)], 0), Ok(()));
-        assert_eq!(attempt("/T?comp=acl", &[("authorization", POLICIES), ("date", DATE)], 0), Ok(()));
+        assert_eq!(
+            attempt("/Tables", &[("authorization", TABLES), ("date", DATE)], 0),
+            Ok(())
+        );
+        assert_eq!(
+            attempt(
+                "/T?comp=acl",
+                &[("authorization", POLICIES), ("date", DATE)],
+                0
+            ),
+            Ok(())
+        );
         for (path, headers) in [
-            ("/Tables2", vec![("authorization", TABLES), ("x-ms-date", DATE)]),
+            (
+                "/Tables2",
+                vec![("authorization", TABLES), ("x-ms-date", DATE)],
+            ),
             ("/T", vec![("authorization", POLICIES), ("x-ms-date", DATE)]),
-            ("/Tables", vec![("authorization", TABLES), ("x-ms-date", DATE), ("content-type", "text/plain")]),
-            ("/Tables", vec![("authorization", TABLES), ("x-ms-date", "Sun, 11 Oct 2009 19:52:40 GMT")]),
-            ("/Tables", vec![("authorization", &TABLES.replace("account1", "account2")), ("date", DATE)]),
-            ("/Tables", vec![("authorization", &TABLES.replace("0X", "1X")), ("date", DATE)]),
+            (
+                "/Tables",
+                vec![
+                    ("authorization", TABLES),
+                    ("x-ms-date", DATE),
+                    ("content-type", "text/plain"),
+                ],
+            ),
+            (
+                "/Tables",
+                vec![
+                    ("authorization", TABLES),
+                    ("x-ms-date", "Sun, 11 Oct 2009 19:52:40 GMT"),
+                ],
+            ),
+            (
+                "/Tables",
+                vec![
+                    ("authorization", &TABLES.replace("account1", "account2")),
+                    ("date", DATE),
+                ],
+            ),
+            (
+                "/Tables",
+                vec![
+                    ("authorization", &TABLES.replace("0X", "1X")),
+                    ("date", DATE),
+                ],
+            ),
             ("/Tables", vec![("authorization", TABLES)]),
-            ("/Tables", vec![("authorization", TABLES), ("date", "yesterday")]),
+            (
+                "/Tables",
+                vec![("authorization", TABLES), ("date", "yesterday")],
+            ),
         ] {
-            assert_eq!(attempt(path, &headers, 0), Err("AuthenticationFailed"), "{path} {headers:?}");
+            assert_eq!(
+                attempt(path, &headers, 0),
+                Err("AuthenticationFailed"),
+                "{path} {headers:?}"
+            );
         }
     }
 
@@ -139,8 +203,14 @@ mod tests {
         let headers = [("authorization", TABLES), ("x-ms-date", DATE)];
         assert_eq!(attempt("/Tables", &headers, 15), Ok(()));
         assert_eq!(attempt("/Tables", &headers, -15), Ok(()));
-        assert_eq!(attempt("/Tables", &headers, 16), Err("AuthenticationFailed"));
-        assert_eq!(attempt("/Tables", &headers, -16), Err("AuthenticationFailed"));
+        assert_eq!(
+            attempt("/Tables", &headers, 16),
+            Err("AuthenticationFailed")
+        );
+        assert_eq!(
+            attempt("/Tables", &headers, -16),
+            Err("AuthenticationFailed")
+        );
     }
 
     #[test]
@@ -151,14 +221,21 @@ mod tests {
         let signature = "g8a+/QhZy6KQ3Bv5y0LnBm+2JoYY2psj2HH2tFPTUI0=";
         assert!(account.has_signed(&text, signature));
         let header = format!("SharedKeyLite testaccount1:{signature}");
-        assert_eq!(attempt("/Tables", &[("authorization", &header), ("date", DATE)], 0), Ok(()));
+        assert_eq!(
+            attempt("/Tables", &[("authorization", &header), ("date", DATE)], 0),
+            Ok(())
+        );
     }
 
     #[test]
     fn other_schemes_have_their_own_errors() {
         let of = |value| attempt("/Tables", &[("authorization", value), ("date", DATE)], 0);
         assert_eq!(of("Bearer abc"), Err("InvalidAuthenticationInfo"));
-        let old = [("authorization", "Bearer abc"), ("date", DATE), ("x-ms-version", "2019-07-07")];
+        let old = [
+            ("authorization", "Bearer abc"),
+            ("date", DATE),
+            ("x-ms-version", "2019-07-07"),
+        ];
         assert_eq!(attempt("/Tables", &old, 0), Err("AuthenticationFailed"));
         for wrong in ["", "SharedKey", "SharedKey abc", "Basic a:b"] {
             assert_eq!(of(wrong), Err("InvalidAuthenticationInfo"), "{wrong}");

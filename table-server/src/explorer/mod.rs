@@ -53,7 +53,8 @@ pub(crate) struct ExplorerRequest<'a> {
 
 /// Returns the path below the page, if a path is the page's.
 pub(crate) fn path(path: &str) -> Option<&str> {
-    path.strip_prefix(PATH).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(PATH)
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl ExplorerRequest<'_> {
@@ -64,7 +65,8 @@ impl ExplorerRequest<'_> {
         };
         let answer = answer.unwrap_or_else(|failure| {
             let body = json!({ "code": failure.code, "error": failure.message });
-            Answer::new(failure.status).with_body("application/json;charset=utf-8", body.to_string())
+            Answer::new(failure.status)
+                .with_body("application/json;charset=utf-8", body.to_string())
         });
         answer
             .with("content-security-policy", POLICY)
@@ -91,15 +93,19 @@ impl ExplorerRequest<'_> {
             && !self.headers.contains_key("origin");
         let own = format!("{}://{host}", if self.secure { "https" } else { "http" });
         if !is_here || browsers::is_of_another_site(self.headers, &own) && !is_link {
-            let reason =
-                "the explorer answers browsers of this machine, at http://localhost or http://127.0.0.1";
+            let reason = "the explorer answers browsers of this machine, at http://localhost or http://127.0.0.1";
             return Err(Failure::unauthorized("AuthorizationFailure", reason));
         }
-        if self.method == Method::GET { Ok(()) } else { Err(Failure::method_not_allowed()) }
+        if self.method == Method::GET {
+            Ok(())
+        } else {
+            Err(Failure::method_not_allowed())
+        }
     }
 
     async fn run(&self, tenants: &Tenants) -> Result<Answer> {
-        let file = |kind: &str, text: &'static str| Ok(Answer::new(StatusCode::OK).with_body(kind, text));
+        let file =
+            |kind: &str, text: &'static str| Ok(Answer::new(StatusCode::OK).with_body(kind, text));
         match self.path {
             "" => Ok(Answer::new(StatusCode::PERMANENT_REDIRECT).with("location", "/_explorer/")),
             "/" => file("text/html;charset=utf-8", include_str!("page.html")),
@@ -107,7 +113,8 @@ impl ExplorerRequest<'_> {
             "/page.js" => file("text/javascript;charset=utf-8", include_str!("page.js")),
             _ => {
                 let value = self.data(tenants).await?;
-                Ok(Answer::new(StatusCode::OK).with_body("application/json;charset=utf-8", value.to_string()))
+                Ok(Answer::new(StatusCode::OK)
+                    .with_body("application/json;charset=utf-8", value.to_string()))
             }
         }
     }
@@ -119,15 +126,26 @@ impl ExplorerRequest<'_> {
         }
         let account = parameters.get("account")?.unwrap_or_default();
         // All rows of the store: the page can show index entries and system rows.
-        let tenant = tenants.for_programs(account).ok_or_else(Failure::resource_not_found)?;
+        let tenant = tenants
+            .for_programs(account)
+            .ok_or_else(Failure::resource_not_found)?;
         let store = &*tenant.store;
         if self.path == "/tables" {
             return tables(store).await;
         }
         let table = crate::request::table(parameters.get("table")?.unwrap_or_default())?;
         match self.path {
-            "/drift" => drift(&tenant.store, &table, parameters.get("index")?.unwrap_or_default()).await,
-            "/manifest" => Ok(manifest(&*ManifestCache::for_store(store).get(store, &table).await?)),
+            "/drift" => {
+                drift(
+                    &tenant.store,
+                    &table,
+                    parameters.get("index")?.unwrap_or_default(),
+                )
+                .await
+            }
+            "/manifest" => Ok(manifest(
+                &*ManifestCache::for_store(store).get(store, &table).await?,
+            )),
             "/entities" => entities(store, &table, &parameters).await,
             "/partitions" => partitions(store, &table).await,
             _ => Err(Failure::resource_not_found()),
@@ -139,7 +157,12 @@ async fn tables(store: &dyn TableStore) -> Result<Value> {
     let (mut names, mut from) = (Vec::new(), None);
     loop {
         let page = store.list_tables(None, from.as_ref()).await?;
-        names.extend(page.items.iter().filter(|table| !is_hidden_table(table)).map(ToString::to_string));
+        names.extend(
+            page.items
+                .iter()
+                .filter(|table| !is_hidden_table(table))
+                .map(ToString::to_string),
+        );
         match page.continuation {
             Some(next) => from = Some(next),
             None => return Ok(json!(names)),
@@ -167,18 +190,29 @@ fn manifest(manifest: &Manifest) -> Value {
     })
 }
 
-async fn entities(store: &dyn TableStore, table: &TableName, parameters: &Parameters) -> Result<Value> {
+async fn entities(
+    store: &dyn TableStore,
+    table: &TableName,
+    parameters: &Parameters,
+) -> Result<Value> {
     let filter: Option<Filter> = parameters
         .get("filter")?
         .map(str::parse)
         .transpose()
         .map_err(|error: table_core::Error| Failure::from(error))?;
-    let query = Query { filter, select: None, top: Some(ENTITIES) };
+    let query = Query {
+        filter,
+        select: None,
+        top: Some(ENTITIES),
+    };
     let profile = store.profile();
     let from = match parameters.get("first")? {
         Some(first) => {
             let second = parameters.get("second")?.map(str::to_owned);
-            let position = Position { first: first.to_owned(), second };
+            let position = Position {
+                first: first.to_owned(),
+                second,
+            };
             Some(Continuation::new(profile, table, &query, position))
         }
         None => None,
@@ -193,7 +227,10 @@ async fn entities(store: &dyn TableStore, table: &TableName, parameters: &Parame
         }
         None => None,
     };
-    let shown = page.items.iter().map(|entity| (kind(&manifest, entity), entity));
+    let shown = page
+        .items
+        .iter()
+        .map(|entity| (kind(&manifest, entity), entity));
     let shown = shown.filter(|(kind, _)| shows_all || !matches!(kind, Kind::System | Kind::Entry));
     Ok(json!({
         "path": query.access_path().to_string(),
@@ -220,9 +257,19 @@ fn kind(manifest: &Manifest, entity: &Entity) -> Kind {
     if entity.is_index_entry() {
         return Kind::Entry;
     }
-    let of_index = manifest.indexes.iter().filter_map(|index| index.entity.as_ref());
-    let types = manifest.types.iter().filter_map(|stored| stored.entity.as_ref()).chain(of_index);
-    match types.filter(|of| !of.name.is_empty()).find(|of| of.admits(entity)) {
+    let of_index = manifest
+        .indexes
+        .iter()
+        .filter_map(|index| index.entity.as_ref());
+    let types = manifest
+        .types
+        .iter()
+        .filter_map(|stored| stored.entity.as_ref())
+        .chain(of_index);
+    match types
+        .filter(|of| !of.name.is_empty())
+        .find(|of| of.admits(entity))
+    {
         Some(of) => Kind::Type(of.name.to_string()),
         None => Kind::Untyped,
     }
@@ -252,7 +299,11 @@ fn entity_json(kind: &Kind, entity: &Entity) -> Value {
 
 fn text(value: ValueRef<'_>) -> String {
     match value {
-        ValueRef::Binary(bytes) => format!("{} bytes: {}", bytes.len(), hex(&bytes[..bytes.len().min(64)])),
+        ValueRef::Binary(bytes) => format!(
+            "{} bytes: {}",
+            bytes.len(),
+            hex(&bytes[..bytes.len().min(64)])
+        ),
         ValueRef::Boolean(value) => value.to_string(),
         ValueRef::DateTime(time) => time.to_string(),
         ValueRef::Double(value) => format!("{value:?}"),
@@ -269,7 +320,10 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Counts the rows of each partition, up to a limit of pages.
 async fn partitions(store: &dyn TableStore, table: &TableName) -> Result<Value> {
-    let query = Query { select: Some(Select::new(["PartitionKey"])), ..Query::default() };
+    let query = Query {
+        select: Some(Select::new(["PartitionKey"])),
+        ..Query::default()
+    };
     let (mut counts, mut from): (Vec<(String, usize)>, _) = (Vec::new(), None);
     let (mut rows, mut is_complete) = (0, false);
     for _ in 0..PAGES {
@@ -290,8 +344,10 @@ async fn partitions(store: &dyn TableStore, table: &TableName) -> Result<Value> 
     let partitions = counts.len();
     counts.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
     counts.truncate(PARTITIONS);
-    let list: Vec<_> =
-        counts.into_iter().map(|(partition, rows)| json!({ "partition": partition, "rows": rows })).collect();
+    let list: Vec<_> = counts
+        .into_iter()
+        .map(|(partition, rows)| json!({ "partition": partition, "rows": rows }))
+        .collect();
     Ok(json!({ "rows": rows, "partitions": partitions, "complete": is_complete, "largest": list }))
 }
 
@@ -299,24 +355,42 @@ async fn partitions(store: &dyn TableStore, table: &TableName) -> Result<Value> 
 /// register in the manifest.
 #[cfg(feature = "indexes")]
 async fn drift(store: &Arc<dyn TableStore>, table: &TableName, id: &str) -> Result<Value> {
-    use table_patterns::index::{Index, IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport};
+    use table_patterns::index::{
+        Index, IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport,
+    };
 
-    let manifest = ManifestCache::for_store(&**store).get(&**store, table).await?;
+    let manifest = ManifestCache::for_store(&**store)
+        .get(&**store, table)
+        .await?;
     let stored = manifest.indexes.iter().find(|index| index.id() == id);
     let stored = stored.ok_or_else(Failure::resource_not_found)?;
     let definition = stored.definition.clone().ok_or_else(|| {
-        Failure::invalid_input("a later version of the library has written the definition of this index")
+        Failure::invalid_input(
+            "a later version of the library has written the definition of this index",
+        )
     })?;
     let index = vec![Index::from_definition(definition)?];
-    let indexed =
-        IndexedEntities::open_to_read(Arc::clone(store), table.clone(), index, IndexOptions::default())
-            .await?;
+    let indexed = IndexedEntities::open_to_read(
+        Arc::clone(store),
+        table.clone(),
+        index,
+        IndexOptions::default(),
+    )
+    .await?;
     let (mut report, mut cursor) = (ScrubReport::default(), Some(ScrubCursor::default()));
     for _ in 0..DRIFT_PAGES {
         let Some(at) = cursor.take() else { break };
-        cursor = indexed.scrub_page(&stored.name, ScrubMode::Report, at, &mut report).await?;
+        cursor = indexed
+            .scrub_page(&stored.name, ScrubMode::Report, at, &mut report)
+            .await?;
     }
-    let ScrubReport { entries, dangling, entities, missing, taken_keys } = report;
+    let ScrubReport {
+        entries,
+        dangling,
+        entities,
+        missing,
+        taken_keys,
+    } = report;
     Ok(json!({
         "entries": entries, "dangling": dangling, "entities": entities, "missing": missing,
         "taken_keys": taken_keys,

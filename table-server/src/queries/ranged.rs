@@ -44,25 +44,45 @@ pub(super) async fn page(
     }
     let mut page = Collected::new(query, store.profile().page_size);
     for bounds in scans(query, range) {
-        let mut rows = Query { filter: bounds.to_filter(), select: None, top: page.rows_to_read() };
+        let mut rows = Query {
+            filter: bounds.to_filter(),
+            select: None,
+            top: page.rows_to_read(),
+        };
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
             let found = store.query(table, &rows, from.as_ref()).await?;
-            check_progress(from.as_ref(), found.continuation.as_ref(), found.items.len())?;
+            check_progress(
+                from.as_ref(),
+                found.continuation.as_ref(),
+                found.items.len(),
+            )?;
             let count = found.items.len();
-            for entity in found.items.into_iter().filter(|entity| shows(range, entity.key())) {
+            for entity in found
+                .items
+                .into_iter()
+                .filter(|entity| shows(range, entity.key()))
+            {
                 if page.is_full(&entity) {
-                    return Ok(RangedPage { items: page.items, next: Some(entity.key().clone()) });
+                    return Ok(RangedPage {
+                        items: page.items,
+                        next: Some(entity.key().clone()),
+                    });
                 }
                 page.add(entity);
             }
-            let Some(next) = found.continuation else { break };
+            let Some(next) = found.continuation else {
+                break;
+            };
             cycles.add(&next, count)?;
             // Hidden rows were among the first ones: how many more follow is not known.
             (from, rows.top) = (Some(next), None);
         }
     }
-    Ok(RangedPage { items: page.items, next: None })
+    Ok(RangedPage {
+        items: page.items,
+        next: None,
+    })
 }
 
 /// Returns the bounds to scan, one after the other: the parts of the range in which the client's filter can match. The omitted keys
@@ -94,13 +114,21 @@ struct Collected<'a> {
 impl<'a> Collected<'a> {
     fn new(query: &'a Query, page_size: usize) -> Self {
         let limit = query.top.unwrap_or(page_size).min(page_size);
-        Self { query, limit, items: Vec::new(), bytes: 0, visited: 0, visited_bytes: 0 }
+        Self {
+            query,
+            limit,
+            items: Vec::new(),
+            bytes: 0,
+            visited: 0,
+            visited_bytes: 0,
+        }
     }
 
     /// The number of rows to read at once: with the row that the token names. `None` if the filter decides how many are needed.
     fn rows_to_read(&self) -> Option<usize> {
         let all = self.query.filter.is_none();
-        all.then_some(self.limit - self.items.len() + 1).filter(|rows| *rows < limits::PAGE_SIZE)
+        all.then_some(self.limit - self.items.len() + 1)
+            .filter(|rows| *rows < limits::PAGE_SIZE)
     }
 
     /// Whether the next row belongs to the next page.
@@ -116,19 +144,28 @@ impl<'a> Collected<'a> {
         let bytes = bytes(&entity);
         self.visited += 1;
         self.visited_bytes += bytes;
-        if self.query.filter.as_ref().is_some_and(|filter| !filter.matches(&entity)) {
+        if self
+            .query
+            .filter
+            .as_ref()
+            .is_some_and(|filter| !filter.matches(&entity))
+        {
             return;
         }
         self.bytes += bytes;
         if let Some(select) = &self.query.select {
-            entity.properties_mut().retain(|property| select.contains(property.name()));
+            entity
+                .properties_mut()
+                .retain(|property| select.contains(property.name()));
         }
         self.items.push(entity);
     }
 }
 
 fn bytes(entity: &Entity) -> usize {
-    entity.key().partition().len() + entity.key().row().len() + entity.properties().as_packed().len()
+    entity.key().partition().len()
+        + entity.key().row().len()
+        + entity.properties().as_packed().len()
 }
 
 #[cfg(test)]
@@ -150,7 +187,10 @@ mod tests {
     }
 
     fn range(partition: &str, from: &str, to: &str) -> KeyRange {
-        KeyRange { start: Bound::of(partition, from).unwrap(), end: Bound::of(partition, to).unwrap() }
+        KeyRange {
+            start: Bound::of(partition, from).unwrap(),
+            end: Bound::of(partition, to).unwrap(),
+        }
     }
 
     fn entity(partition: &str, row: &str, value: i32) -> Entity {
@@ -167,8 +207,14 @@ mod tests {
         let (mut rows, mut tokens, mut range) = (Vec::new(), Vec::new(), range.clone());
         loop {
             let page = page(store, table, query, &range).await.unwrap();
-            rows.extend(page.items.iter().map(|entity| entity.key().row().to_owned()));
-            let Some(next) = page.next else { return (rows, tokens) };
+            rows.extend(
+                page.items
+                    .iter()
+                    .map(|entity| entity.key().row().to_owned()),
+            );
+            let Some(next) = page.next else {
+                return (rows, tokens);
+            };
             tokens.push(next.row().to_owned());
             range = range.starting_at(&next);
         }
@@ -179,11 +225,24 @@ mod tests {
         let letters = ["a", "b", "c", "d", "e", "f"];
         let (store, table) = table(letters.map(|row| entity("p", row, 1))).await;
         let of = |text: &[&str]| text.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>();
-        for (top, tokens) in [(1, of(&["c", "d", "e"])), (2, of(&["d"])), (3, of(&["e"])), (4, of(&[]))] {
+        for (top, tokens) in [
+            (1, of(&["c", "d", "e"])),
+            (2, of(&["d"])),
+            (3, of(&["e"])),
+            (4, of(&[])),
+        ] {
             for filter in [None, Some(Filter::eq("V", 1))] {
-                let query = Query { filter, top: Some(top), select: None };
+                let query = Query {
+                    filter,
+                    top: Some(top),
+                    select: None,
+                };
                 let (rows, named) = pages(&store, &table, &query, &range("p", "b", "e")).await;
-                assert_eq!((rows, named), (of(&["b", "c", "d", "e"]), tokens.clone()), "{top}");
+                assert_eq!(
+                    (rows, named),
+                    (of(&["b", "c", "d", "e"]), tokens.clone()),
+                    "{top}"
+                );
             }
         }
     }
@@ -192,10 +251,21 @@ mod tests {
     async fn rows_that_are_not_shown_end_no_page() {
         let hidden = (0..30).map(|number| entity("p", &format!("~~j_{number}"), 1));
         let shown = ["a", "~~w_1", "~~~"].map(|row| entity("p", row, 1));
-        let system = [entity("~~manifest", "table", 1), entity("~~changes", "cursor", 1)];
-        let (store, table) =
-            table(hidden.chain(shown).chain(system).chain([entity("~\u{A1}", "z", 1)])).await;
-        let open = KeyRange { start: Bound::of("a", "").unwrap(), end: None };
+        let system = [
+            entity("~~manifest", "table", 1),
+            entity("~~changes", "cursor", 1),
+        ];
+        let (store, table) = table(
+            hidden
+                .chain(shown)
+                .chain(system)
+                .chain([entity("~\u{A1}", "z", 1)]),
+        )
+        .await;
+        let open = KeyRange {
+            start: Bound::of("a", "").unwrap(),
+            end: None,
+        };
         for top in [1, 2, 1000] {
             let (rows, tokens) = pages(&store, &table, &Query::new().with_top(top), &open).await;
             assert_eq!(rows, ["a", "~~w_1", "z"], "{top}");
@@ -214,11 +284,18 @@ mod tests {
 
     #[test]
     fn a_filter_of_keys_bounds_the_scan_within_the_range() {
-        let open = KeyRange { start: Bound::of("b", "5").unwrap(), end: None };
+        let open = KeyRange {
+            start: Bound::of("b", "5").unwrap(),
+            end: None,
+        };
         let of = |filter: Filter| scans(&Query::new().with_filter(filter), &open);
         let point = Filter::eq("PartitionKey", "b").and(Filter::eq("RowKey", "7"));
-        let [bounds] = &of(point)[..] else { panic!("one scan") };
-        assert!(bounds.contains(&Key::new("b", "7").unwrap()) && bounds.row.as_single() == Some("7"));
+        let [bounds] = &of(point)[..] else {
+            panic!("one scan")
+        };
+        assert!(
+            bounds.contains(&Key::new("b", "7").unwrap()) && bounds.row.as_single() == Some("7")
+        );
         assert!(of(Filter::eq("PartitionKey", "a")).is_empty());
         assert!(of(Filter::eq("PartitionKey", "~~manifest")).is_empty());
         // Over several partitions the RowKey does not bound a scan.

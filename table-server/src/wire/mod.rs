@@ -24,9 +24,14 @@ pub(crate) enum Metadata {
 impl Metadata {
     /// Returns the level requested by `$format` or `Accept`; `$format` takes precedence.
     pub(crate) fn requested(format: Option<&str>, accept: Option<&str>) -> Result<Self> {
-        let Some(requested) = format.or(accept) else { return Ok(Self::Minimal) };
-        let requested: String =
-            requested.chars().filter(|c| *c != ' ').collect::<String>().to_ascii_lowercase();
+        let Some(requested) = format.or(accept) else {
+            return Ok(Self::Minimal);
+        };
+        let requested: String = requested
+            .chars()
+            .filter(|c| *c != ' ')
+            .collect::<String>()
+            .to_ascii_lowercase();
         // `Accept` may list several types. Their weights are not read: the levels count in this order.
         if requested.contains("odata=nometadata") {
             return Ok(Self::None);
@@ -37,8 +42,14 @@ impl Metadata {
         if requested.contains("odata=verbose") {
             return Err(unsupported("JsonVerboseFormatNotSupported", "Verbose JSON"));
         }
-        let json = ["json", "*/*", "application/*"].iter().any(|kind| requested.contains(kind));
-        if json { Ok(Self::Minimal) } else { Err(unsupported("AtomFormatNotSupported", "Atom")) }
+        let json = ["json", "*/*", "application/*"]
+            .iter()
+            .any(|kind| requested.contains(kind));
+        if json {
+            Ok(Self::Minimal)
+        } else {
+            Err(unsupported("AtomFormatNotSupported", "Atom"))
+        }
     }
 
     /// Returns the content type of this level.
@@ -79,8 +90,16 @@ mod tests {
             (None, None, Metadata::Minimal),
             (None, Some("application/json"), Metadata::Minimal),
             (None, Some("*/*"), Metadata::Minimal),
-            (None, Some("application/json;odata=nometadata"), Metadata::None),
-            (None, Some("application/json; odata=FullMetadata; charset=utf-8"), Metadata::Full),
+            (
+                None,
+                Some("application/json;odata=nometadata"),
+                Metadata::None,
+            ),
+            (
+                None,
+                Some("application/json; odata=FullMetadata; charset=utf-8"),
+                Metadata::Full,
+            ),
             (
                 Some("application/json;odata=nometadata"),
                 Some("application/json;odata=fullmetadata"),
@@ -88,13 +107,20 @@ mod tests {
             ),
             (Some("json"), None, Metadata::Minimal),
         ] {
-            assert_eq!(Metadata::requested(format, accept).unwrap(), expected, "{accept:?}");
+            assert_eq!(
+                Metadata::requested(format, accept).unwrap(),
+                expected,
+                "{accept:?}"
+            );
         }
         let atom = Metadata::requested(None, Some("application/atom+xml")).unwrap_err();
         assert_eq!(atom.status.as_u16(), 415);
         assert_eq!(atom.code, "AtomFormatNotSupported");
         assert!(Metadata::requested(None, Some("application/json;odata=verbose")).is_err());
         assert!(check_content_type(Some("application/atom+xml")).is_err());
-        assert!(check_content_type(Some("application/json")).is_ok() && check_content_type(None).is_ok());
+        assert!(
+            check_content_type(Some("application/json")).is_ok()
+                && check_content_type(None).is_ok()
+        );
     }
 }

@@ -30,7 +30,11 @@ pub(crate) struct Fields {
 pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
     let members = members(json)?;
     check_names(&members)?;
-    let mut fields = Fields { partition: None, row: None, properties: Properties::with_capacity(json.len()) };
+    let mut fields = Fields {
+        partition: None,
+        row: None,
+        properties: Properties::with_capacity(json.len()),
+    };
     for (name, value) in &members {
         match &**name {
             "PartitionKey" => fields.partition = key(name, annotated(&members, name)?, value)?,
@@ -84,7 +88,10 @@ fn check_names(members: &Members<'_>) -> Result<()> {
         Some(twice) => Err(Failure::new(
             StatusCode::BAD_REQUEST,
             "DuplicatePropertiesSpecified",
-            format!("The property '{}' is specified more than one time.", twice[0]),
+            format!(
+                "The property '{}' is specified more than one time.",
+                twice[0]
+            ),
         )),
     }
 }
@@ -95,16 +102,19 @@ const MAY_BE_ROUNDED: f64 = 9.2e18;
 /// Marks the whole numbers that the parser has rounded: `serde_json` gives a number of more than 64 bits as a Double, so its digits are read
 /// again.
 fn mark_rounded<'a>(text: &'a str, members: &mut Members<'a>) -> Result<()> {
-    let is_large =
-        |value: &Scalar<'_>| matches!(value, Scalar::Decimal(number) if number.abs() >= MAY_BE_ROUNDED);
+    let is_large = |value: &Scalar<'_>| matches!(value, Scalar::Decimal(number) if number.abs() >= MAY_BE_ROUNDED);
     if !members.iter().any(|(_, value)| is_large(value)) {
         return Ok(());
     }
-    let Object(digits) = serde_json::from_str::<Object<'_, &RawValue>>(text).map_err(|e| malformed(&e))?;
+    let Object(digits) =
+        serde_json::from_str::<Object<'_, &RawValue>>(text).map_err(|e| malformed(&e))?;
     for ((_, value), (_, digits)) in members.iter_mut().zip(digits) {
         if let Scalar::Decimal(number) = value {
             let digits = digits.get();
-            let is_whole = digits.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
+            let is_whole = digits
+                .trim_start_matches('-')
+                .bytes()
+                .all(|b| b.is_ascii_digit());
             // Without decimals, every digit of the Double is written.
             if is_whole && format!("{number:.0}") != digits {
                 *value = Scalar::Rounded;
@@ -116,7 +126,10 @@ fn mark_rounded<'a>(text: &'a str, members: &mut Members<'a>) -> Result<()> {
 
 fn key(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<String>> {
     if edm_type.is_some_and(|edm_type| edm_type != EdmType::String) {
-        return Err(invalid(name, "a key must be a string, and another type is annotated"));
+        return Err(invalid(
+            name,
+            "a key must be a string, and another type is annotated",
+        ));
     }
     match value {
         Scalar::Text(text) => Ok(Some(text.clone().into_owned())),
@@ -133,7 +146,9 @@ fn annotated(members: &Members<'_>, name: &str) -> Result<Option<EdmType>> {
         Some((_, Scalar::Text(text))) if text == "Edm.Null" => Ok(None),
         Some((_, Scalar::Text(text))) => {
             let known = EdmType::from_name(text);
-            known.map(Some).ok_or_else(|| invalid(name, &format!("the type '{text}' is not known")))
+            known
+                .map(Some)
+                .ok_or_else(|| invalid(name, &format!("the type '{text}' is not known")))
         }
         Some(_) => Err(invalid(name, "its type is not a string")),
     }
@@ -166,7 +181,9 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Object<'de, V> {
                 let mut members = Vec::new();
                 // The rest is skipped without memory: a body of 4 MiB could have a million members.
                 while members.len() <= MAX_MEMBERS {
-                    let Some(Text(name)) = map.next_key()? else { return Ok(Object(members)) };
+                    let Some(Text(name)) = map.next_key()? else {
+                        return Ok(Object(members));
+                    };
                     members.push((name, map.next_value()?));
                 }
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
@@ -262,7 +279,11 @@ enum Scalar<'a> {
 
 /// Returns a property's value; `None` for null, which is an absent property.
 fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<EdmValue>> {
-    let of = |wanted, value: EdmValue| edm_type.is_none_or(|found| found == wanted).then_some(value);
+    let of = |wanted, value: EdmValue| {
+        edm_type
+            .is_none_or(|found| found == wanted)
+            .then_some(value)
+    };
     let read = match value {
         Scalar::Null => return Ok(None),
         Scalar::Boolean(value) => of(EdmType::Boolean, (*value).into()),
@@ -273,11 +294,13 @@ fn property(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result
     };
     let is_whole = matches!(value, Scalar::Rounded | Scalar::Integer(_));
     if read.is_none() && is_whole && edm_type.is_none_or(|edm_type| edm_type == EdmType::Double) {
-        let reason = "a Double would round this number; annotate Edm.Int64, or write the number as a string";
+        let reason =
+            "a Double would round this number; annotate Edm.Int64, or write the number as a string";
         return Err(invalid(name, reason));
     }
     let expected = edm_type.map_or("a string, a number or a Boolean", EdmType::name);
-    read.map(Some).ok_or_else(|| invalid(name, &format!("it is not {expected}")))
+    read.map(Some)
+        .ok_or_else(|| invalid(name, &format!("it is not {expected}")))
 }
 
 fn integer(value: i128, edm_type: Option<EdmType>) -> Option<EdmValue> {
@@ -286,7 +309,9 @@ fn integer(value: i128, edm_type: Option<EdmType>) -> Option<EdmValue> {
         (None | Some(EdmType::Int32), Ok(value)) => Some(value.into()),
         (Some(EdmType::Int64), _) => i64::try_from(value).ok().map(EdmValue::Int64),
         // A number that a Double would round is refused instead of being stored as another number.
-        (None | Some(EdmType::Double), _) if double as i128 == value => Some(EdmValue::Double(double)),
+        (None | Some(EdmType::Double), _) if double as i128 == value => {
+            Some(EdmValue::Double(double))
+        }
         _ => None,
     }
 }
@@ -311,7 +336,9 @@ fn from_text(text: &str, edm_type: EdmType) -> Option<EdmValue> {
 /// Parses a time as filters do: without an offset it is UTC, and seconds may be left out.
 fn time(text: &str) -> Option<Ticks> {
     let seconds = if text.len() == 16 { ":00Z" } else { "Z" };
-    text.parse().or_else(|_| format!("{text}{seconds}").parse()).ok()
+    text.parse()
+        .or_else(|_| format!("{text}{seconds}").parse())
+        .ok()
 }
 
 fn double(text: &str) -> Option<f64> {
@@ -371,7 +398,11 @@ mod tests {
             ("F", f64::NEG_INFINITY.into()),
             ("P", 3.0.into()),
         ] {
-            assert_eq!(properties.get(name).map(ValueRef::to_owned), Some(expected), "{name}");
+            assert_eq!(
+                properties.get(name).map(ValueRef::to_owned),
+                Some(expected),
+                "{name}"
+            );
         }
         assert_eq!(properties.len(), 11);
     }
@@ -388,32 +419,74 @@ mod tests {
             ("{\"A\":1,\"A\":2}", "DuplicatePropertiesSpecified"),
             ("{\"A\\u0042\":1,\"AB\":2}", "DuplicatePropertiesSpecified"),
             ("{\"A\":null,\"A\":2}", "DuplicatePropertiesSpecified"),
-            ("{\"PartitionKey\":\"a\",\"PartitionKey\":\"b\"}", "DuplicatePropertiesSpecified"),
-            ("{\"RowKey\":\"a\",\"B\":1,\"RowKey\":\"a\"}", "DuplicatePropertiesSpecified"),
-            ("{\"Timestamp\":1,\"Timestamp\":2}", "DuplicatePropertiesSpecified"),
+            (
+                "{\"PartitionKey\":\"a\",\"PartitionKey\":\"b\"}",
+                "DuplicatePropertiesSpecified",
+            ),
+            (
+                "{\"RowKey\":\"a\",\"B\":1,\"RowKey\":\"a\"}",
+                "DuplicatePropertiesSpecified",
+            ),
+            (
+                "{\"Timestamp\":1,\"Timestamp\":2}",
+                "DuplicatePropertiesSpecified",
+            ),
             (
                 "{\"A@odata.type\":\"Edm.Int64\",\"A\":\"1\",\"A@odata.type\":\"Edm.String\"}",
                 "DuplicatePropertiesSpecified",
             ),
             ("{\"PartitionKey\":null}", "PropertiesNeedValue"),
             ("{\"RowKey\":5}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Int64\",\"A\":\"x\"}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Guid\",\"A\":\"c9da6455213d42c99a793e9149a57833\"}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Stream\",\"A\":\"x\"}", "InvalidInput"),
+            (
+                "{\"A@odata.type\":\"Edm.Int64\",\"A\":\"x\"}",
+                "InvalidInput",
+            ),
+            (
+                "{\"A@odata.type\":\"Edm.Guid\",\"A\":\"c9da6455213d42c99a793e9149a57833\"}",
+                "InvalidInput",
+            ),
+            (
+                "{\"A@odata.type\":\"Edm.Stream\",\"A\":\"x\"}",
+                "InvalidInput",
+            ),
             ("{\"A@odata.type\":7,\"A\":\"x\"}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Int32\",\"A\":2147483648}", "InvalidInput"),
+            (
+                "{\"A@odata.type\":\"Edm.Int32\",\"A\":2147483648}",
+                "InvalidInput",
+            ),
             ("{\"A\":9007199254740993}", "InvalidInput"),
             ("{\"A\":9999999999999999999}", "InvalidInput"),
             ("{\"A\":99999000039722400001}", "InvalidInput"),
             ("{\"A\":-99999000039722400001}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Double\",\"A\":99999000039722400001}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Int64\",\"A\":9223372036854775808}", "InvalidInput"),
-            ("{\"A@odata.type\":\"Edm.Int64\",\"A\":99999000039722400001}", "InvalidInput"),
+            (
+                "{\"A@odata.type\":\"Edm.Double\",\"A\":99999000039722400001}",
+                "InvalidInput",
+            ),
+            (
+                "{\"A@odata.type\":\"Edm.Int64\",\"A\":9223372036854775808}",
+                "InvalidInput",
+            ),
+            (
+                "{\"A@odata.type\":\"Edm.Int64\",\"A\":99999000039722400001}",
+                "InvalidInput",
+            ),
             ("{\"A\":1e400}", "InvalidInput"),
-            ("{\"PartitionKey@odata.type\":\"Edm.Binary\",\"PartitionKey\":\"YQ==\"}", "InvalidInput"),
-            ("{\"RowKey\":\"1\",\"RowKey@odata.type\":\"Edm.Int32\"}", "InvalidInput"),
-            ("{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"yes\"}", "InvalidInput"),
-            ("{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"1\"}", "InvalidInput"),
+            (
+                "{\"PartitionKey@odata.type\":\"Edm.Binary\",\"PartitionKey\":\"YQ==\"}",
+                "InvalidInput",
+            ),
+            (
+                "{\"RowKey\":\"1\",\"RowKey@odata.type\":\"Edm.Int32\"}",
+                "InvalidInput",
+            ),
+            (
+                "{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"yes\"}",
+                "InvalidInput",
+            ),
+            (
+                "{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"1\"}",
+                "InvalidInput",
+            ),
         ] {
             assert_eq!(code(json), expected, "{json}");
         }
@@ -423,8 +496,14 @@ mod tests {
     /// a Double cannot represent exactly is refused here.
     #[test]
     fn whole_numbers_beyond_an_int32_are_doubles_if_exact() {
-        assert_eq!(read("{\"A\":2147483647}").get("A"), Some(ValueRef::Int32(i32::MAX)));
-        assert_eq!(read("{\"A\":5000000000}").get("A"), Some(ValueRef::Double(5e9)));
+        assert_eq!(
+            read("{\"A\":2147483647}").get("A"),
+            Some(ValueRef::Int32(i32::MAX))
+        );
+        assert_eq!(
+            read("{\"A\":5000000000}").get("A"),
+            Some(ValueRef::Double(5e9))
+        );
         for (text, expected) in [
             ("9007199254740992", 9_007_199_254_740_992.0),
             ("9223372036854775808", 9_223_372_036_854_775_808.0),
@@ -435,30 +514,62 @@ mod tests {
             ("9.9999000039722400001e19", 99_999_000_039_722_400_001.0),
         ] {
             let properties = read(&format!("{{\"A\":{text},\"B\":\"x\"}}"));
-            assert_eq!(properties.get("A"), Some(ValueRef::Double(expected)), "{text}");
+            assert_eq!(
+                properties.get("A"),
+                Some(ValueRef::Double(expected)),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn the_case_of_boolean_text_does_not_count() {
-        for (text, expected) in [("true", true), ("True", true), ("False", false), ("FALSE", false)] {
-            let properties = read(&format!("{{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"{text}\"}}"));
-            assert_eq!(properties.get("B"), Some(ValueRef::Boolean(expected)), "{text}");
+        for (text, expected) in [
+            ("true", true),
+            ("True", true),
+            ("False", false),
+            ("FALSE", false),
+        ] {
+            let properties = read(&format!(
+                "{{\"B@odata.type\":\"Edm.Boolean\",\"B\":\"{text}\"}}"
+            ));
+            assert_eq!(
+                properties.get("B"),
+                Some(ValueRef::Boolean(expected)),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn times_without_an_offset_are_utc() {
         let time: Ticks = "2013-01-01T05:15:00Z".parse().unwrap();
-        for text in
-            ["2013-01-01T05:15:00Z", "2013-01-01T05:15:00", "2013-01-01T05:15", "2013-01-01T06:15:00+01:00"]
-        {
-            let properties = read(&format!("{{\"T@odata.type\":\"Edm.DateTime\",\"T\":\"{text}\"}}"));
-            assert_eq!(properties.get("T"), Some(ValueRef::DateTime(time)), "{text}");
-        }
-        for text in ["", "2013-01-01", "05:15", "2013-01-01T05:15:00+01:00Z", "2013-01-01T05:15+1"] {
+        for text in [
+            "2013-01-01T05:15:00Z",
+            "2013-01-01T05:15:00",
+            "2013-01-01T05:15",
+            "2013-01-01T06:15:00+01:00",
+        ] {
+            let properties = read(&format!(
+                "{{\"T@odata.type\":\"Edm.DateTime\",\"T\":\"{text}\"}}"
+            ));
             assert_eq!(
-                code(&format!("{{\"T@odata.type\":\"Edm.DateTime\",\"T\":\"{text}\"}}")),
+                properties.get("T"),
+                Some(ValueRef::DateTime(time)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "2013-01-01",
+            "05:15",
+            "2013-01-01T05:15:00+01:00Z",
+            "2013-01-01T05:15+1",
+        ] {
+            assert_eq!(
+                code(&format!(
+                    "{{\"T@odata.type\":\"Edm.DateTime\",\"T\":\"{text}\"}}"
+                )),
                 "InvalidInput"
             );
         }
@@ -467,14 +578,20 @@ mod tests {
     #[test]
     fn an_excessive_number_of_members_is_refused_early() {
         let many: Vec<String> = (0..100_000).map(|n| format!("\"P{n}\":1")).collect();
-        assert_eq!(code(&format!("{{{}}}", many.join(","))), "TooManyProperties");
+        assert_eq!(
+            code(&format!("{{{}}}", many.join(","))),
+            "TooManyProperties"
+        );
         let deep = "[".repeat(200_000);
         assert_eq!(code(&format!("{{\"A\":{deep}")), "InvalidInput");
     }
 
     #[test]
     fn names_of_tables_are_read() {
-        assert_eq!(read_table_name(b"{\"TableName\":\"abc\",\"odata.type\":\"x\"}").unwrap(), "abc");
+        assert_eq!(
+            read_table_name(b"{\"TableName\":\"abc\",\"odata.type\":\"x\"}").unwrap(),
+            "abc"
+        );
         assert!(read_table_name(b"{\"TableName\":1}").is_err() && read_table_name(b"{}").is_err());
         let twice = read_table_name(b"{\"TableName\":\"abc\",\"TableName\":\"abd\"}");
         assert_eq!(twice.unwrap_err().code, "DuplicatePropertiesSpecified");

@@ -13,7 +13,12 @@ use super::Metadata;
 use crate::address::entity_path;
 
 /// The characters of a projection that are encoded in the URL of the metadata.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b',');
 
 /// The expected JSON of an entity, so that the buffer of a page is seldom copied.
 const ENTITY_BYTES: usize = 300;
@@ -52,7 +57,9 @@ pub(crate) fn entity_document(
     select: Option<&Select>,
 ) -> Vec<u8> {
     let projection = format.projection(select);
-    Writer::document(format, table.as_str(), &projection, |out| out.entity(table, entity, select))
+    Writer::document(format, table.as_str(), &projection, |out| {
+        out.entity(table, entity, select)
+    })
 }
 
 /// Returns a page of entities.
@@ -65,7 +72,9 @@ pub(crate) fn entities_page(
     let mut out = Writer::new(format);
     out.bytes.reserve(ENTITY_BYTES * entities.len());
     let set = format!("{table}{}", format.projection(select));
-    out.page(&set, entities, |out, entity| out.entity(table, entity, select));
+    out.page(&set, entities, |out, entity| {
+        out.entity(table, entity, select)
+    });
     out.bytes
 }
 
@@ -90,7 +99,11 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     const fn new(format: JsonFormat<'a>) -> Self {
-        Self { bytes: Vec::new(), format, empty: true }
+        Self {
+            bytes: Vec::new(),
+            format,
+            empty: true,
+        }
     }
 
     /// Writes a document with one item. `set` is the OData set in its metadata: the entity's table, or `Tables`.
@@ -110,7 +123,10 @@ impl<'a> Writer<'a> {
 
     fn metadata(&mut self, fragment: &str) {
         if self.format.level != Metadata::None {
-            self.member("odata.metadata", &self.format.url(&format!("$metadata#{fragment}")));
+            self.member(
+                "odata.metadata",
+                &self.format.url(&format!("$metadata#{fragment}")),
+            );
         }
     }
 
@@ -191,7 +207,11 @@ impl<'a> Writer<'a> {
             }
             self.member(Filter::TIMESTAMP, &shown_time(&time.to_string()));
         }
-        for property in entity.properties().iter().filter(|property| wanted(property.name())) {
+        for property in entity
+            .properties()
+            .iter()
+            .filter(|property| wanted(property.name()))
+        {
             self.property(property.name(), property.value());
         }
         self.missing(entity, select);
@@ -237,7 +257,9 @@ impl<'a> Writer<'a> {
             ValueRef::Int64(v) => self.member(name, &v.to_string()),
             ValueRef::Double(v) if v.is_finite() => self.member(name, &v),
             ValueRef::Double(v) if v.is_nan() => self.member(name, "NaN"),
-            ValueRef::Double(v) => self.member(name, if v > 0.0 { "Infinity" } else { "-Infinity" }),
+            ValueRef::Double(v) => {
+                self.member(name, if v > 0.0 { "Infinity" } else { "-Infinity" })
+            }
             ValueRef::DateTime(v) => self.member(name, &shown_time(&v.to_string())),
             ValueRef::Guid(v) => self.member(name, &v.to_string()),
             ValueRef::Binary(v) => self.member(name, &STANDARD.encode(v)),
@@ -247,8 +269,15 @@ impl<'a> Writer<'a> {
 
 /// Returns a time without zeros at the end of its decimals, as the service writes it. `text` has seven decimals.
 fn shown_time(text: &str) -> Cow<'_, str> {
-    let short = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
-    if short.len() + 1 == text.len() { text.into() } else { format!("{short}Z").into() }
+    let short = text
+        .trim_end_matches('Z')
+        .trim_end_matches('0')
+        .trim_end_matches('.');
+    if short.len() + 1 == text.len() {
+        text.into()
+    } else {
+        format!("{short}Z").into()
+    }
 }
 
 /// Cannot fail: a `Vec` accepts every write, and these values have a JSON form.
@@ -265,7 +294,12 @@ mod tests {
     use crate::wire::read_fields;
 
     const fn format(level: Metadata) -> JsonFormat<'static> {
-        JsonFormat { level, account: "acc", root: "http://h/acc/", select: None }
+        JsonFormat {
+            level,
+            account: "acc",
+            root: "http://h/acc/",
+            select: None,
+        }
     }
 
     fn entity() -> Entity {
@@ -276,7 +310,10 @@ mod tests {
             .with("D", 1.0)
             .with("L", 5_i64)
             .with("X", f64::NAN)
-            .with_system(Some(ETag::from("W/\"1\"")), "2013-01-01T05:15:00Z".parse().ok())
+            .with_system(
+                Some(ETag::from("W/\"1\"")),
+                "2013-01-01T05:15:00Z".parse().ok(),
+            )
     }
 
     fn written(level: Metadata, select: Option<&Select>) -> String {
@@ -304,18 +341,27 @@ mod tests {
     #[test]
     fn a_projection_has_only_selected_properties_and_null_for_missing_ones() {
         let select = Select::new(["N", "RowKey", "Gone"]);
-        assert_eq!(written(Metadata::None, Some(&select)), r#"{"RowKey":"it's","N":5,"Gone":null}"#);
+        assert_eq!(
+            written(Metadata::None, Some(&select)),
+            r#"{"RowKey":"it's","N":5,"Gone":null}"#
+        );
     }
 
     #[test]
     fn the_url_of_the_metadata_names_the_projection() {
         let (table, select) = (TableName::new("Orders").unwrap(), Select::new(["N", "S"]));
-        let format = JsonFormat { select: Some("N, S"), ..format(Metadata::Minimal) };
+        let format = JsonFormat {
+            select: Some("N, S"),
+            ..format(Metadata::Minimal)
+        };
         let page = String::from_utf8(entities_page(format, &table, &[], Some(&select))).unwrap();
-        assert_eq!(page, r#"{"odata.metadata":"http://h/acc/$metadata#Orders&$select=N,%20S","value":[]}"#);
-        let one = String::from_utf8(entity_document(format, &table, &entity(), Some(&select))).unwrap();
-        let expected =
-            r#"{"odata.metadata":"http://h/acc/$metadata#Orders/@Element&$select=N,%20S","odata.etag":"#;
+        assert_eq!(
+            page,
+            r#"{"odata.metadata":"http://h/acc/$metadata#Orders&$select=N,%20S","value":[]}"#
+        );
+        let one =
+            String::from_utf8(entity_document(format, &table, &entity(), Some(&select))).unwrap();
+        let expected = r#"{"odata.metadata":"http://h/acc/$metadata#Orders/@Element&$select=N,%20S","odata.etag":"#;
         assert!(one.starts_with(expected), "{one}");
     }
 
@@ -332,8 +378,14 @@ mod tests {
         for (text, expected) in [
             ("2013-01-01T05:15:00.0000000Z", "2013-01-01T05:15:00Z"),
             ("2013-01-01T05:15:10.5000000Z", "2013-01-01T05:15:10.5Z"),
-            ("2013-01-01T05:15:00.1234567Z", "2013-01-01T05:15:00.1234567Z"),
-            ("2013-01-01T05:15:00.0000010Z", "2013-01-01T05:15:00.000001Z"),
+            (
+                "2013-01-01T05:15:00.1234567Z",
+                "2013-01-01T05:15:00.1234567Z",
+            ),
+            (
+                "2013-01-01T05:15:00.0000010Z",
+                "2013-01-01T05:15:00.000001Z",
+            ),
         ] {
             assert_eq!(shown_time(text), expected);
         }
@@ -353,7 +405,10 @@ mod tests {
         let read: serde_json::Value = serde_json::from_slice(&page).unwrap();
         assert_eq!(read["value"].as_array().map(Vec::len), Some(2));
         let one = String::from_utf8(table_document(format(Metadata::Full), &table)).unwrap();
-        assert!(one.contains(r#""odata.id":"http://h/acc/Tables('Orders')""#), "{one}");
+        assert!(
+            one.contains(r#""odata.id":"http://h/acc/Tables('Orders')""#),
+            "{one}"
+        );
     }
 
     #[test]

@@ -42,7 +42,10 @@ impl Reply {
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map(String::as_str).unwrap_or_default()
+        self.headers
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_default()
     }
 
     /// Returns status and error code.
@@ -53,7 +56,12 @@ impl Reply {
 
 impl Ask {
     pub(crate) fn new(method: &'static str, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), headers: Vec::new(), body: String::new() }
+        Self {
+            method,
+            path: path.into(),
+            headers: Vec::new(),
+            body: String::new(),
+        }
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -63,8 +71,16 @@ impl Ask {
 
     pub(crate) fn json(self, body: impl Into<String>) -> Self {
         let accepted = self.headers.iter().any(|(name, _)| name == "Accept");
-        let asked = if accepted { self } else { self.with("Accept", "application/json;odata=nometadata") };
-        Self { body: body.into(), ..asked }.with("Content-Type", "application/json")
+        let asked = if accepted {
+            self
+        } else {
+            self.with("Accept", "application/json;odata=nometadata")
+        };
+        Self {
+            body: body.into(),
+            ..asked
+        }
+        .with("Content-Type", "application/json")
     }
 }
 
@@ -93,7 +109,12 @@ impl Client {
     /// Starts a server with a table `abc`.
     pub(crate) async fn with_table() -> Self {
         let client = Self::new().await;
-        client.server.store().create_table(&"abc".parse().unwrap()).await.unwrap();
+        client
+            .server
+            .store()
+            .create_table(&"abc".parse().unwrap())
+            .await
+            .unwrap();
         client
     }
 
@@ -104,8 +125,10 @@ impl Client {
 
     /// Sends a request to an account's URL, unchanged.
     pub(crate) async fn send(&self, account: &str, ask: Ask) -> Reply {
-        let mut text =
-            format!("{} /{account}/{} HTTP/1.1\r\nHost: {}\r\n", ask.method, ask.path, self.address);
+        let mut text = format!(
+            "{} /{account}/{} HTTP/1.1\r\nHost: {}\r\n",
+            ask.method, ask.path, self.address
+        );
         for (name, value) in &ask.headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -120,7 +143,8 @@ impl Client {
 
     /// Sends a request signed with the account key.
     pub(crate) async fn owner(&self, ask: Ask) -> Reply {
-        self.send(EMULATOR_ACCOUNT, signed(EMULATOR_ACCOUNT, ask)).await
+        self.send(EMULATOR_ACCOUNT, signed(EMULATOR_ACCOUNT, ask))
+            .await
     }
 
     /// Sends a request to the secondary endpoint, signed with the account key.
@@ -141,7 +165,13 @@ impl Client {
 
     /// Inserts an entity and returns its ETag.
     pub(crate) async fn insert(&self, json: &str) -> String {
-        let reply = self.owner(Ask::new("POST", "abc").json(json).with("Prefer", "return-no-content")).await;
+        let reply = self
+            .owner(
+                Ask::new("POST", "abc")
+                    .json(json)
+                    .with("Prefer", "return-no-content"),
+            )
+            .await;
         assert_eq!(reply.status, 204, "{reply:?}");
         reply.header("etag").to_owned()
     }
@@ -150,15 +180,21 @@ impl Client {
 /// Signs a request with the account key.
 pub(crate) fn signed(segment: &str, ask: Ask) -> Ask {
     let date = http_date(Utc::now());
-    let content_type =
-        ask.headers.iter().find(|(name, _)| name == "Content-Type").map_or("", |(_, value)| value);
+    let content_type = ask
+        .headers
+        .iter()
+        .find(|(name, _)| name == "Content-Type")
+        .map_or("", |(_, value)| value);
     let (path, query) = ask.path.split_once('?').unwrap_or((&ask.path, ""));
     let comp = query.split('&').find_map(|pair| pair.strip_prefix("comp="));
     let comp = comp.map(|comp| format!("?comp={comp}")).unwrap_or_default();
-    let text =
-        format!("{}\n\n{content_type}\n{date}\n/{EMULATOR_ACCOUNT}/{segment}/{path}{comp}", ask.method);
+    let text = format!(
+        "{}\n\n{content_type}\n{date}\n/{EMULATOR_ACCOUNT}/{segment}/{path}{comp}",
+        ask.method
+    );
     let authorization = format!("SharedKey {EMULATOR_ACCOUNT}:{}", sign(&text));
-    ask.with("x-ms-date", date).with("Authorization", authorization)
+    ask.with("x-ms-date", date)
+        .with("Authorization", authorization)
 }
 
 /// Parses the first response in the bytes.
@@ -171,5 +207,9 @@ pub(crate) fn read(answer: &[u8]) -> Option<Reply> {
         let (name, value) = line.split_once(':')?;
         Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     };
-    Some(Reply { status, headers: lines.filter_map(header).collect(), body: body.to_owned() })
+    Some(Reply {
+        status,
+        headers: lines.filter_map(header).collect(),
+        body: body.to_owned(),
+    })
 }

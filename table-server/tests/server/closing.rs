@@ -27,12 +27,19 @@ struct Kept {
 impl Kept {
     async fn to(client: &Client) -> Self {
         let stream = TcpStream::connect(&client.address).await.unwrap();
-        Self { stream, address: client.address.clone(), received: Vec::new() }
+        Self {
+            stream,
+            address: client.address.clone(),
+            received: Vec::new(),
+        }
     }
 
     fn head(&self, ask: &Ask, length: usize) -> String {
-        let headers: String =
-            ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers: String = ask
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let path = match ask.path.starts_with('/') {
             true => ask.path.clone(),
             false => format!("/{EMULATOR_ACCOUNT}/{}", ask.path),
@@ -52,7 +59,10 @@ impl Kept {
     /// Reads one answer.
     async fn answer(&mut self) -> Reply {
         loop {
-            let end = self.received.windows(4).position(|part| part == b"\r\n\r\n");
+            let end = self
+                .received
+                .windows(4)
+                .position(|part| part == b"\r\n\r\n");
             if let Some(end) = end {
                 let reply = read(&self.received).unwrap();
                 let length: usize = reply.header("content-length").parse().unwrap_or_default();
@@ -70,7 +80,10 @@ impl Kept {
 }
 
 fn insert(row: &str, length: usize) -> Ask {
-    let body = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\",\"A\":\"{}\"}}", "x".repeat(length));
+    let body = format!(
+        "{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\",\"A\":\"{}\"}}",
+        "x".repeat(length)
+    );
     Ask::new("POST", "abc").json(body)
 }
 
@@ -78,12 +91,22 @@ fn insert(row: &str, length: usize) -> Ask {
 fn refused_by_head(length: usize) -> Vec<(Ask, u16)> {
     let wrong_key = {
         let mut ask = signed(EMULATOR_ACCOUNT, insert("r", length));
-        let authorization = ask.headers.iter_mut().find(|(name, _)| name == "Authorization").unwrap();
+        let authorization = ask
+            .headers
+            .iter_mut()
+            .find(|(name, _)| name == "Authorization")
+            .unwrap();
         authorization.1 = format!("SharedKey {EMULATOR_ACCOUNT}:d3Jvbmc=");
         ask
     };
-    let with_path = |path: &str| Ask { path: path.to_owned(), ..insert("r", length) };
-    let sorted = Ask { method: "GET", ..with_path("abc()?$orderby=A") };
+    let with_path = |path: &str| Ask {
+        path: path.to_owned(),
+        ..insert("r", length)
+    };
+    let sorted = Ask {
+        method: "GET",
+        ..with_path("abc()?$orderby=A")
+    };
     vec![
         (wrong_key, 403),
         (insert("r", length), 401),
@@ -91,20 +114,39 @@ fn refused_by_head(length: usize) -> Vec<(Ask, u16)> {
         (insert("r", length).with("Authorization", "Basic x"), 400),
         (signed(EMULATOR_ACCOUNT, with_path("%FF")), 400),
         (with_path("/nobody/abc"), 404),
-        (signed(EMULATOR_ACCOUNT, Ask { method: "DELETE", ..insert("r", length) }), 405),
+        (
+            signed(
+                EMULATOR_ACCOUNT,
+                Ask {
+                    method: "DELETE",
+                    ..insert("r", length)
+                },
+            ),
+            405,
+        ),
         (signed(EMULATOR_ACCOUNT, sorted), 501),
     ]
 }
 
 /// Requests that are refused after their body was read.
 fn refused_with_body(length: usize) -> Vec<(Ask, u16)> {
-    let with_path = |path: &str| Ask { path: path.to_owned(), ..insert("r", length) };
+    let with_path = |path: &str| Ask {
+        path: path.to_owned(),
+        ..insert("r", length)
+    };
     let asks = [
-        (Ask { method: "PUT", ..insert("r", length) }, 405),
+        (
+            Ask {
+                method: "PUT",
+                ..insert("r", length)
+            },
+            405,
+        ),
         (with_path("abc/$batch"), 415),
         (with_path("TableServerSettings"), 404),
     ];
-    asks.map(|(ask, status)| (signed(EMULATOR_ACCOUNT, ask), status)).into()
+    asks.map(|(ask, status)| (signed(EMULATOR_ACCOUNT, ask), status))
+        .into()
 }
 
 /// Also with bodies of 4 MB, of which the server reads nothing before it refuses.
@@ -112,13 +154,21 @@ fn refused_with_body(length: usize) -> Vec<(Ask, u16)> {
 async fn the_request_after_a_refused_one_works() {
     let client = Client::with_table().await;
     for length in [10, 100_000, LARGE - 100] {
-        for (ask, status) in refused_by_head(length).into_iter().chain(refused_with_body(length)) {
+        for (ask, status) in refused_by_head(length)
+            .into_iter()
+            .chain(refused_with_body(length))
+        {
             let mut kept = Kept::to(&client).await;
             timeout(HANGS, kept.send(&ask)).await.unwrap();
             let reply = kept.answer().await;
-            assert_eq!(reply.status, status, "{} {}: {reply:?}", ask.method, ask.path);
+            assert_eq!(
+                reply.status, status,
+                "{} {}: {reply:?}",
+                ask.method, ask.path
+            );
             assert_eq!(reply.header("connection"), "", "{reply:?}");
-            kept.send(&signed(EMULATOR_ACCOUNT, Ask::new("GET", "Tables"))).await;
+            kept.send(&signed(EMULATOR_ACCOUNT, Ask::new("GET", "Tables")))
+                .await;
             assert_eq!(kept.answer().await.status, 200);
         }
     }
@@ -133,14 +183,27 @@ async fn a_slow_body_is_announced_to_end_the_connection() {
         let mut kept = Kept::to(&client).await;
         let head = kept.head(&ask, ask.body.len());
         kept.stream.write_all(head.as_bytes()).await.unwrap();
-        kept.stream.write_all(&ask.body.as_bytes()[..100]).await.unwrap();
+        kept.stream
+            .write_all(&ask.body.as_bytes()[..100])
+            .await
+            .unwrap();
         let reply = timeout(HANGS, kept.answer()).await.unwrap();
-        assert_eq!((reply.status, reply.header("connection")), (status, "close"), "{reply:?}");
-        kept.stream.write_all(&ask.body.as_bytes()[100..]).await.unwrap();
+        assert_eq!(
+            (reply.status, reply.header("connection")),
+            (status, "close"),
+            "{reply:?}"
+        );
+        kept.stream
+            .write_all(&ask.body.as_bytes()[100..])
+            .await
+            .unwrap();
         kept.stream.shutdown().await.unwrap();
         let mut rest = Vec::new();
         // A reset would be an error.
-        timeout(HANGS, kept.stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+        timeout(HANGS, kept.stream.read_to_end(&mut rest))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(rest, b"");
     };
     // At once, because the server waits for each body.
@@ -156,7 +219,11 @@ async fn a_refused_client_that_awaits_permission_gets_none() {
         let head = kept.head(&ask.clone().with("Expect", "100-continue"), ask.body.len());
         kept.stream.write_all(head.as_bytes()).await.unwrap();
         let reply = timeout(HANGS, kept.answer()).await.unwrap();
-        assert_eq!((reply.status, reply.header("connection")), (status, "close"), "{reply:?}");
+        assert_eq!(
+            (reply.status, reply.header("connection")),
+            (status, "close"),
+            "{reply:?}"
+        );
     }
 }
 
@@ -179,6 +246,13 @@ async fn a_body_beyond_every_bound_is_announced_to_end_the_connection() {
         answer.extend_from_slice(&part[..length]);
     }
     let reply = read(&answer).unwrap();
-    assert_eq!((reply.status, reply.header("connection")), (401, "close"), "{reply:?}");
-    timeout(HANGS, writes).await.expect("the server closes its side").unwrap();
+    assert_eq!(
+        (reply.status, reply.header("connection")),
+        (401, "close"),
+        "{reply:?}"
+    );
+    timeout(HANGS, writes)
+        .await
+        .expect("the server closes its side")
+        .unwrap();
 }

@@ -9,7 +9,9 @@ use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::query::Query;
 use table_core::store::{Operation, ServiceProfile, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
-use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Trust};
+use table_patterns::index::{
+    Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Trust,
+};
 use table_server::TestServer;
 
 use crate::authorization::{TableSas, account_sas};
@@ -38,7 +40,12 @@ async fn rows(store: &Arc<dyn TableStore>, table: &str) -> Vec<Entity> {
 }
 
 fn sas(table: &'static str, permissions: &'static str, range: [&'static str; 4]) -> String {
-    TableSas { table, range, ..TableSas::new(permissions) }.query()
+    TableSas {
+        table,
+        range,
+        ..TableSas::new(permissions)
+    }
+    .query()
 }
 
 const ALL: [&str; 4] = [""; 4];
@@ -78,7 +85,10 @@ async fn a_signature_for_one_table_reaches_no_other_in_memory() {
 #[tokio::test]
 async fn a_signature_for_one_table_reaches_no_other_embedded() {
     let directory = tempfile::tempdir().unwrap();
-    reaches_no_other(Arc::new(EmbeddedStore::open(directory.path()).await.unwrap())).await;
+    reaches_no_other(Arc::new(
+        EmbeddedStore::open(directory.path()).await.unwrap(),
+    ))
+    .await;
 }
 
 async fn reaches_no_other(store: Arc<dyn TableStore>) {
@@ -86,7 +96,10 @@ async fn reaches_no_other(store: Arc<dyn TableStore>) {
         store.create_table(&name(table)).await.unwrap();
     }
     let entry = Entity::new("vp", "owned").unwrap().with("Secret", "s");
-    store.write(&name("Victim"), Operation::Insert(entry)).await.unwrap();
+    store
+        .write(&name("Victim"), Operation::Insert(entry))
+        .await
+        .unwrap();
     let client = serve(&store).await;
     let victim = rows(&store, "Victim").await;
     let type_row = json!({
@@ -110,22 +123,42 @@ async fn reaches_no_other(store: Arc<dyn TableStore>) {
         let sas = sas("guest", permissions, range);
         for row in &control {
             let refused = client.plain(knows(insert("Guest", row, &sas))).await;
-            assert_eq!(refused.refusal(), (403, "AuthorizationFailure"), "{permissions} {range:?} {row}");
+            assert_eq!(
+                refused.refusal(),
+                (403, "AuthorizationFailure"),
+                "{permissions} {range:?} {row}"
+            );
             let refused = client.plain(insert("Guest", row, &sas)).await;
-            assert_eq!(refused.refusal(), (403, "AuthorizationFailure"), "{permissions} {range:?} {row}");
+            assert_eq!(
+                refused.refusal(),
+                (403, "AuthorizationFailure"),
+                "{permissions} {range:?} {row}"
+            );
         }
         if permissions.contains('a') && range[0] != "~~manifest" {
             let partition = format!("p{permissions}{}", range[0]);
-            let entity = json!({ "PartitionKey": partition, "RowKey": "1", "Tp": "vp", "Tr": "new" });
+            let entity =
+                json!({ "PartitionKey": partition, "RowKey": "1", "Tp": "vp", "Tr": "new" });
             let written = client.plain(knows(insert("Guest", &entity, &sas))).await;
             assert_eq!(written.status, 201, "{written:?}");
         }
     }
     assert_eq!(rows(&store, "Victim").await, victim);
-    assert!(rows(&store, "Guest").await.iter().all(|row| !row.key().is_system()));
+    assert!(
+        rows(&store, "Guest")
+            .await
+            .iter()
+            .all(|row| !row.key().is_system())
+    );
     // The owner still writes.
     let entity = json!({ "PartitionKey": "p", "RowKey": "owner", "V": 1 });
-    assert_eq!(client.owner(Ask::new("POST", "Guest").json(entity.to_string())).await.status, 201);
+    assert_eq!(
+        client
+            .owner(Ask::new("POST", "Guest").json(entity.to_string()))
+            .await
+            .status,
+        201
+    );
 }
 
 /// A client with full rights may plant a definition. It does not reach the table in which the server keeps its policies.
@@ -134,15 +167,28 @@ async fn a_definition_does_not_reach_the_settings_of_the_server() {
     let store = memory();
     store.create_table(&name("Guest")).await.unwrap();
     let client = serve(&store).await;
-    let policy = "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
-    let set = Ask { body: policy.to_owned(), ..Ask::new("PUT", "Guest?comp=acl") };
+    let policy =
+        "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
+    let set = Ask {
+        body: policy.to_owned(),
+        ..Ask::new("PUT", "Guest?comp=acl")
+    };
     assert_eq!(client.owner(set).await.status, 204);
     let settings = rows(&store, "TableServerSettings").await;
     let definition = planted("TableServerSettings");
-    assert_eq!(client.owner(knows(Ask::new("POST", "Guest").json(definition.to_string()))).await.status, 201);
-    let entity =
-        json!({ "PartitionKey": "p", "RowKey": "1", "Tp": "policies", "Tr": "guest", "Value": "[]" });
-    client.owner(Ask::new("POST", "Guest").json(entity.to_string())).await;
+    assert_eq!(
+        client
+            .owner(knows(
+                Ask::new("POST", "Guest").json(definition.to_string())
+            ))
+            .await
+            .status,
+        201
+    );
+    let entity = json!({ "PartitionKey": "p", "RowKey": "1", "Tp": "policies", "Tr": "guest", "Value": "[]" });
+    client
+        .owner(Ask::new("POST", "Guest").json(entity.to_string()))
+        .await;
     assert_eq!(rows(&store, "TableServerSettings").await, settings);
 }
 
@@ -167,15 +213,27 @@ async fn a_definition_without_consent_and_a_damaged_row_change_no_write() {
     ];
     let owner = sas("guest", "raud", ALL);
     for row in &control {
-        assert_eq!(client.plain(knows(insert("Guest", row, &owner))).await.status, 201, "{row}");
+        assert_eq!(
+            client
+                .plain(knows(insert("Guest", row, &owner)))
+                .await
+                .status,
+            201,
+            "{row}"
+        );
     }
     let guest = sas("guest", "a", ALL);
     let entity = |row: &str| json!({ "PartitionKey": "p", "RowKey": row, "Tp": "vp", "Tr": "new" });
-    for ask in [insert("Guest", &entity("1"), &guest), knows(insert("Guest", &entity("2"), &guest))] {
+    for ask in [
+        insert("Guest", &entity("1"), &guest),
+        knows(insert("Guest", &entity("2"), &guest)),
+    ] {
         let written = client.plain(ask).await;
         assert_eq!(written.status, 201, "{written:?}");
     }
-    let owned = client.owner(Ask::new("POST", "Guest").json(entity("3").to_string())).await;
+    let owned = client
+        .owner(Ask::new("POST", "Guest").json(entity("3").to_string()))
+        .await;
     assert_eq!(owned.status, 201, "{owned:?}");
     assert_eq!(rows(&store, "Victim").await, []);
 }
@@ -194,14 +252,27 @@ async fn entries_in_another_table_follow_and_are_not_overwritten() {
         "{PartitionKey}_{RowKey}",
     );
     let (client, options) = (serve(&store).await, IndexOptions::local());
-    let handle =
-        IndexedEntities::open(Arc::clone(&store), name("Staff"), vec![age.unwrap()], options).await.unwrap();
+    let handle = IndexedEntities::open(
+        Arc::clone(&store),
+        name("Staff"),
+        vec![age.unwrap()],
+        options,
+    )
+    .await
+    .unwrap();
     let guest = sas("staff", "a", ["Sales", "", "Sales", ""]);
     let written = client
-        .plain(insert("Staff", &json!({ "PartitionKey": "Sales", "RowKey": "1", "Age": 41 }), &guest))
+        .plain(insert(
+            "Staff",
+            &json!({ "PartitionKey": "Sales", "RowKey": "1", "Age": 41 }),
+            &guest,
+        ))
         .await;
     assert_eq!(written.status, 201, "{written:?}");
-    let found = handle.all("age", &IndexQuery::partition("age_041"), Trust::Entity).await.unwrap();
+    let found = handle
+        .all("age", &IndexQuery::partition("age_041"), Trust::Entity)
+        .await
+        .unwrap();
     assert_eq!(found.len(), 1);
     let before = rows(&store, "Entries").await;
     let path = "Entries(PartitionKey='age_041',RowKey='Sales_1')";
@@ -222,7 +293,12 @@ async fn entries_in_another_table_follow_and_are_not_overwritten() {
 fn shown(reply: &Reply) -> (u16, String, usize, usize) {
     let length = |name: &str| reply.header(&format!("x-ms-continuation-{name}")).len();
     let body = reply.body.split("RequestId").next().unwrap().to_owned();
-    (reply.status, body, length("nextpartitionkey"), length("nextrowkey"))
+    (
+        reply.status,
+        body,
+        length("nextpartitionkey"),
+        length("nextrowkey"),
+    )
 }
 
 /// A range within a partition, over partitions, and with an open end; and a row of its first partition that it does not show.
@@ -234,13 +310,25 @@ const RANGES: [([&str; 4], &str); 3] = [
 
 /// What a signature with a range shows does not depend on rows that it does not show: neither the content of a page nor the presence of a
 /// continuation token. An attacker sends these queries to find a key by bisection.
-async fn hidden_rows_change_no_answer(store: Arc<dyn TableStore>, range: [&'static str; 4], outside: &str) {
+async fn hidden_rows_change_no_answer(
+    store: Arc<dyn TableStore>,
+    range: [&'static str; 4],
+    outside: &str,
+) {
     let table = name("Tenants");
     store.create_table(&table).await.unwrap();
-    let row =
-        |partition: &str, row: &str| Entity::new(partition, row).unwrap().with("V", 1).with("Password", "p");
+    let row = |partition: &str, row: &str| {
+        Entity::new(partition, row)
+            .unwrap()
+            .with("V", 1)
+            .with("Password", "p")
+    };
     let write = async |entity: Entity| {
-        store.write(&table, Operation::InsertOrReplace(entity)).await.map(drop).unwrap();
+        store
+            .write(&table, Operation::InsertOrReplace(entity))
+            .await
+            .map(drop)
+            .unwrap();
     };
     for own in ["own_1", "own_2", "own_3"] {
         write(row("shared", own)).await;
@@ -248,7 +336,9 @@ async fn hidden_rows_change_no_answer(store: Arc<dyn TableStore>, range: [&'stat
     write(row("z", "own_4")).await;
     let client = serve(&store).await;
     let mut filters = vec![String::new()];
-    for key in ["", "a", "m", "other_5", "other_6", "own_2", "own_91", "z", "~~j_", "~~w_"] {
+    for key in [
+        "", "a", "m", "other_5", "other_6", "own_2", "own_91", "z", "~~j_", "~~w_",
+    ] {
         filters.push(format!("RowKey ge '{key}'"));
         filters.push(format!("RowKey lt '{key}'"));
         filters.push(format!("Password ge 'hunter' and RowKey ge '{key}'"));
@@ -256,8 +346,14 @@ async fn hidden_rows_change_no_answer(store: Arc<dyn TableStore>, range: [&'stat
         filters.push(vec![format!("RowKey ge '{key}'"); 15].join(" and "));
     }
     filters.extend(
-        ["IndexName ge ''", "PartitionKey eq 'other'", "Password eq 'hunter2'", "V eq 2", "not (V eq 1)"]
-            .map(str::to_owned),
+        [
+            "IndexName ge ''",
+            "PartitionKey eq 'other'",
+            "Password eq 'hunter2'",
+            "V eq 2",
+            "not (V eq 1)",
+        ]
+        .map(str::to_owned),
     );
     let answers = async || {
         let mut answers = Vec::new();
@@ -266,8 +362,11 @@ async fn hidden_rows_change_no_answer(store: Arc<dyn TableStore>, range: [&'stat
                 .iter()
                 .flat_map(move |top| [(filter, top, false), (filter, top, true)])
         }) {
-            let option =
-                if filter.is_empty() { String::new() } else { format!("$filter={}&", encoded(filter)) };
+            let option = if filter.is_empty() {
+                String::new()
+            } else {
+                format!("$filter={}&", encoded(filter))
+            };
             let path = format!("Tenants()?{option}{top}{}", sas("tenants", "r", range));
             let ask = Ask::new("GET", path).with("Accept", "application/json;odata=nometadata");
             let reply = client.plain(if header { knows(ask) } else { ask }).await;
@@ -318,20 +417,30 @@ async fn index_entries_within_the_range_end_no_page() {
     let table = name("Tenants");
     store.create_table(&table).await.unwrap();
     for key in ["a", "m", "z"] {
-        store.write(&table, Operation::Insert(Entity::new("p", key).unwrap().with("V", 1))).await.unwrap();
+        store
+            .write(
+                &table,
+                Operation::Insert(Entity::new("p", key).unwrap().with("V", 1)),
+            )
+            .await
+            .unwrap();
     }
     let client = serve(&store).await;
     let mut answers = Vec::new();
     for hidden in [false, true] {
         if hidden {
             for number in 0..2_500 {
-                let entry = Entity::new("p", format!("n{number:04}")).unwrap().with("V", 1);
+                let entry = Entity::new("p", format!("n{number:04}"))
+                    .unwrap()
+                    .with("V", 1);
                 let entry = entry
                     .with("IndexName", "email.1f0c77aa")
                     .with("OwnerPartition", "p")
                     .with("OwnerRow", "x");
                 store.write(&table, Operation::Insert(entry)).await.unwrap();
-                let part = Entity::new("p", format!("~~w_{number:04}~~000")).unwrap().with("V", 1);
+                let part = Entity::new("p", format!("~~w_{number:04}~~000"))
+                    .unwrap()
+                    .with("V", 1);
                 store.write(&table, Operation::Insert(part)).await.unwrap();
             }
         }
@@ -344,9 +453,13 @@ async fn index_entries_within_the_range_end_no_page() {
             "$filter=V%20eq%202&",
             "$select=V&$top=2&",
         ] {
-            let path = format!("Tenants()?{query}{}", sas("tenants", "r", ["p", "", "p", ""]));
-            let reply =
-                client.plain(Ask::new("GET", path).with("Accept", "application/json;odata=nometadata")).await;
+            let path = format!(
+                "Tenants()?{query}{}",
+                sas("tenants", "r", ["p", "", "p", ""])
+            );
+            let reply = client
+                .plain(Ask::new("GET", path).with("Accept", "application/json;odata=nometadata"))
+                .await;
             answers.push(shown(&reply));
         }
     }
@@ -358,7 +471,13 @@ fn indexes() -> Vec<Index> {
     let email = Index::keyed("email", Placement::SamePartition, "", "email_{Email}").unwrap();
     let badge = Index::keyed("badge", Placement::OtherPartition, "badge_{Badge}", "value").unwrap();
     vec![
-        Index::keyed("age", Placement::OtherPartition, "age_{Age:03}", "{PartitionKey}_{RowKey}").unwrap(),
+        Index::keyed(
+            "age",
+            Placement::OtherPartition,
+            "age_{Age:03}",
+            "{PartitionKey}_{RowKey}",
+        )
+        .unwrap(),
         email.unique_within_partition(),
         badge.unique_within_table(),
     ]
@@ -368,9 +487,14 @@ async fn indexed(indexes: Vec<Index>) -> (Arc<dyn TableStore>, Client, IndexedEn
     let store = memory();
     store.create_table(&name("Staff")).await.unwrap();
     let client = serve(&store).await;
-    let handle = IndexedEntities::open(Arc::clone(&store), name("Staff"), indexes, IndexOptions::local())
-        .await
-        .unwrap();
+    let handle = IndexedEntities::open(
+        Arc::clone(&store),
+        name("Staff"),
+        indexes,
+        IndexOptions::local(),
+    )
+    .await
+    .unwrap();
     (store, client, handle)
 }
 
@@ -384,8 +508,11 @@ async fn a_conflict_does_not_name_an_entity_that_the_credential_does_not_read() 
         .with("Badge", "red")
         .with("Email", "e");
     handle.insert(owned).await.unwrap();
-    let other =
-        Entity::new("Sales", "secret_row").unwrap().with("Age", 1).with("Badge", "blue").with("Email", "ken");
+    let other = Entity::new("Sales", "secret_row")
+        .unwrap()
+        .with("Age", 1)
+        .with("Badge", "blue")
+        .with("Email", "ken");
     handle.insert(other).await.unwrap();
     let ranged = sas("staff", "raud", ["Sales", "", "Sales", ""]);
     let rows = sas("staff", "raud", ["Sales", "t", "Sales", "z"]);
@@ -400,24 +527,36 @@ async fn a_conflict_does_not_name_an_entity_that_the_credential_does_not_read() 
         );
         Ask {
             body,
-            ..Ask::new("POST", format!("$batch?{sas}")).with("Content-Type", "multipart/mixed; boundary=b")
+            ..Ask::new("POST", format!("$batch?{sas}"))
+                .with("Content-Type", "multipart/mixed; boundary=b")
         }
     };
     let taken_badge =
         json!({ "PartitionKey": "Sales", "RowKey": "u", "Age": 1, "Badge": "red", "Email": "new" });
     let taken_email =
         json!({ "PartitionKey": "Sales", "RowKey": "u", "Age": 1, "Badge": "new", "Email": "ken" });
-    for (sas, names_the_owner) in
-        [(&ranged, false), (&rows, false), (&adder, false), (&account_sas("rau", "t", "o"), true)]
-    {
+    for (sas, names_the_owner) in [
+        (&ranged, false),
+        (&rows, false),
+        (&adder, false),
+        (&account_sas("rau", "t", "o"), true),
+    ] {
         for (entity, value) in [(&taken_badge, "red"), (&taken_email, "ken")] {
             let alone = client.plain(insert("Staff", entity, sas)).await;
             assert_eq!(alone.refusal(), (409, "EntityAlreadyExists"), "{alone:?}");
             let grouped = client.plain(group(entity, sas)).await;
             assert!(grouped.body.contains("EntityAlreadyExists"), "{grouped:?}");
             for reply in [alone, grouped] {
-                assert_eq!(reply.body.contains("secret"), names_the_owner, "{value} {reply:?}");
-                assert_eq!(reply.body.contains("is taken"), !names_the_owner, "{value} {reply:?}");
+                assert_eq!(
+                    reply.body.contains("secret"),
+                    names_the_owner,
+                    "{value} {reply:?}"
+                );
+                assert_eq!(
+                    reply.body.contains("is taken"),
+                    !names_the_owner,
+                    "{value} {reply:?}"
+                );
             }
         }
     }
@@ -427,13 +566,17 @@ async fn a_conflict_does_not_name_an_entity_that_the_credential_does_not_read() 
 #[tokio::test]
 async fn the_server_maintains_indexes_for_programs_with_less_than_full_rights() {
     let (store, client, handle) = indexed(indexes()).await;
-    let person =
-        |row: &str, email: &str| json!({ "PartitionKey": "Sales", "RowKey": row, "Age": 41, "Email": email });
-    let credentials =
-        [sas("staff", "raud", ["Sales", "", "Sales", ""]), sas("staff", "rau", ALL), sas("staff", "a", ALL)];
+    let person = |row: &str, email: &str| json!({ "PartitionKey": "Sales", "RowKey": row, "Age": 41, "Email": email });
+    let credentials = [
+        sas("staff", "raud", ["Sales", "", "Sales", ""]),
+        sas("staff", "rau", ALL),
+        sas("staff", "a", ALL),
+    ];
     for (number, sas) in credentials.iter().enumerate() {
         let row = number.to_string();
-        let written = client.plain(knows(insert("Staff", &person(&row, &row), sas))).await;
+        let written = client
+            .plain(knows(insert("Staff", &person(&row, &row), sas)))
+            .await;
         assert_eq!(written.status, 201, "{written:?}");
         let query = IndexQuery::partition("age_041");
         let found = handle.all("age", &query, Trust::Entity).await.unwrap();
@@ -448,15 +591,21 @@ async fn the_server_maintains_indexes_for_programs_with_less_than_full_rights() 
         })
     };
     for sas in &credentials[..2] {
-        let planted = client.plain(knows(insert("Staff", &entry("email_planted"), sas))).await;
+        let planted = client
+            .plain(knows(insert("Staff", &entry("email_planted"), sas)))
+            .await;
         assert_eq!(planted.refusal(), (400, "InvalidInput"), "{planted:?}");
         assert!(planted.body.contains("IndexName"), "{planted:?}");
         let path = format!("Staff(PartitionKey='Sales',RowKey='email_0')?{sas}");
         for ask in [
             Ask::new("PUT", &path).json("{\"Email\":\"x\"}"),
             Ask::new("MERGE", &path).json("{\"OwnerRow\":\"1\"}"),
-            Ask::new("PUT", &path).json("{\"Email\":\"x\"}").with("If-Match", "*"),
-            Ask::new("MERGE", &path).json("{\"Other\":\"1\"}").with("If-Match", "*"),
+            Ask::new("PUT", &path)
+                .json("{\"Email\":\"x\"}")
+                .with("If-Match", "*"),
+            Ask::new("MERGE", &path)
+                .json("{\"Other\":\"1\"}")
+                .with("If-Match", "*"),
         ] {
             for ask in [ask.clone(), knows(ask)] {
                 let refused = client.plain(ask).await;
@@ -465,10 +614,18 @@ async fn the_server_maintains_indexes_for_programs_with_less_than_full_rights() 
             }
         }
     }
-    let delete =
-        Ask::new("DELETE", format!("Staff(PartitionKey='Sales',RowKey='email_0')?{}", credentials[0]))
-            .with("If-Match", "*");
-    assert_eq!(client.plain(knows(delete)).await.refusal(), (400, "InvalidInput"));
+    let delete = Ask::new(
+        "DELETE",
+        format!(
+            "Staff(PartitionKey='Sales',RowKey='email_0')?{}",
+            credentials[0]
+        ),
+    )
+    .with("If-Match", "*");
+    assert_eq!(
+        client.plain(knows(delete)).await.refusal(),
+        (400, "InvalidInput")
+    );
     assert_eq!(rows(&store, "Staff").await, before);
 }
 
@@ -476,13 +633,20 @@ async fn the_server_maintains_indexes_for_programs_with_less_than_full_rights() 
 #[tokio::test]
 async fn an_index_by_a_function_needs_full_rights() {
     let first = Index::new("first", Placement::SamePartition, "1", |entity| {
-        Key::new(entity.key().partition(), format!("first_{}", entity.key().row())).map(Some)
+        Key::new(
+            entity.key().partition(),
+            format!("first_{}", entity.key().row()),
+        )
+        .map(Some)
     });
     let (store, client, handle) = indexed(vec![first]).await;
     handle.insert(Entity::new("p", "1").unwrap()).await.unwrap();
     let before = rows(&store, "Staff").await;
     let entity = json!({ "PartitionKey": "p", "RowKey": "2" });
-    for sas in [sas("staff", "rau", ALL), sas("staff", "raud", ["p", "", "p", ""])] {
+    for sas in [
+        sas("staff", "rau", ALL),
+        sas("staff", "raud", ["p", "", "p", ""]),
+    ] {
         let refused = client.plain(knows(insert("Staff", &entity, &sas))).await;
         assert_eq!(refused.refusal(), (400, "InvalidInput"), "{refused:?}");
         assert!(
@@ -491,25 +655,38 @@ async fn an_index_by_a_function_needs_full_rights() {
         );
     }
     assert_eq!(rows(&store, "Staff").await, before);
-    let full = client.plain(knows(insert("Staff", &entity, &sas("staff", "raud", ALL)))).await;
+    let full = client
+        .plain(knows(insert("Staff", &entity, &sas("staff", "raud", ALL))))
+        .await;
     assert_eq!(full.status, 201, "{full:?}");
 }
 
 /// A request that would make more entries than one entity may have is refused before they are made: each has a copy of the entity.
 #[tokio::test]
 async fn many_long_entries_of_one_entity_are_refused() {
-    let tags =
-        Index::keyed("tag", Placement::OtherPartition, "tag_{Tags[]}", "{PartitionKey}_{RowKey}").unwrap();
+    let tags = Index::keyed(
+        "tag",
+        Placement::OtherPartition,
+        "tag_{Tags[]}",
+        "{PartitionKey}_{RowKey}",
+    )
+    .unwrap();
     let (store, client, _) = indexed(vec![tags.with_payload(Payload::Full)]).await;
     let before = rows(&store, "Staff").await;
-    let tags = serde_json::Value::from((0..9_000).map(|tag| format!("{tag:x}")).collect::<Vec<_>>());
+    let tags =
+        serde_json::Value::from((0..9_000).map(|tag| format!("{tag:x}")).collect::<Vec<_>>());
     // A String of an entity has up to 32 Ki characters.
     let long: String = tags.to_string().chars().take(32_000).collect();
     let list = format!("{}]", &long[..long.rfind(',').unwrap()]);
     let entity = json!({ "PartitionKey": "p", "RowKey": "1", "Tags": list });
-    let refused = client.plain(insert("Staff", &entity, &sas("staff", "a", ALL))).await;
+    let refused = client
+        .plain(insert("Staff", &entity, &sas("staff", "a", ALL)))
+        .await;
     assert_eq!(refused.refusal(), (400, "InvalidInput"), "{refused:?}");
-    assert!(refused.body.contains("1000") && refused.body.contains("tag"), "{refused:?}");
+    assert!(
+        refused.body.contains("1000") && refused.body.contains("tag"),
+        "{refused:?}"
+    );
     assert_eq!(rows(&store, "Staff").await, before);
 }
 
@@ -535,19 +712,35 @@ async fn a_program_writes_wide_entities_with_the_rights_of_entities() {
     let store = memory();
     store.create_table(&name("Reports")).await.unwrap();
     let client = serve(&store).await;
-    let report =
-        |name: &str| Report { unit: "Sales".to_owned(), name: name.to_owned(), text: "long".to_owned() };
+    let report = |name: &str| Report {
+        unit: "Sales".to_owned(),
+        name: name.to_owned(),
+        text: "long".to_owned(),
+    };
     let table = |permissions| {
-        WideTable::<Report>::new(program(&client, &sas("reports", permissions, ALL)), "Reports").unwrap()
+        WideTable::<Report>::new(
+            program(&client, &sas("reports", permissions, ALL)),
+            "Reports",
+        )
+        .unwrap()
     };
     let refused = table("rau").insert(&report("1")).await.unwrap_err();
-    assert!(refused.to_string().contains("permissions r, a, u and d on all rows"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("permissions r, a, u and d on all rows"),
+        "{refused}"
+    );
     assert_eq!(rows(&store, "Reports").await, []);
     table("raud").insert(&report("1")).await.unwrap();
     // The type is declared.
     table("rau").insert(&report("2")).await.unwrap();
     assert!(table("r").insert(&report("3")).await.is_err());
-    let read = table("r").get(&Report::key("Sales", "2").unwrap()).await.unwrap().unwrap();
+    let read = table("r")
+        .get(&Report::key("Sales", "2").unwrap())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read.into_inner(), report("2"));
 }
 
@@ -559,11 +752,20 @@ async fn no_answer_repeats_a_signature() {
     let client = serve(&store).await;
     let sas = sas("guest", "r", ALL);
     let signature = sas.split("sig=").nth(1).unwrap().to_owned();
-    let decoded = percent_encoding::percent_decode_str(&signature).decode_utf8().unwrap().into_owned();
+    let decoded = percent_encoding::percent_decode_str(&signature)
+        .decode_utf8()
+        .unwrap()
+        .into_owned();
     for path in [
         format!("Guest()?$filter=A%20eq%20'x'%20?{sas}"),
-        format!("Guest()?$filter=A%20{}", encoded(&format!("?sig={decoded}"))),
-        format!("Guest()?$filter=A%20{}", encoded(&format!("?sv=1&sig={decoded}&se=1"))),
+        format!(
+            "Guest()?$filter=A%20{}",
+            encoded(&format!("?sig={decoded}"))
+        ),
+        format!(
+            "Guest()?$filter=A%20{}",
+            encoded(&format!("?sv=1&sig={decoded}&se=1"))
+        ),
         format!("Guest{}", encoded(&format!("?{sas}"))),
         format!("Guest{}", encoded(&format!("?sig={decoded}"))),
         format!("Guest()?$top=sig={signature}&{sas}"),

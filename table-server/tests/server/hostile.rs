@@ -13,12 +13,20 @@ use crate::client::{Ask, Client, read, signed};
 
 async fn bounded(limits: Limits) -> Server {
     let builder = Server::builder().account(Account::emulator(), MemoryStore::new());
-    builder.listen("127.0.0.1:0".parse().unwrap()).limits(limits).start().await.unwrap()
+    builder
+        .listen("127.0.0.1:0".parse().unwrap())
+        .limits(limits)
+        .start()
+        .await
+        .unwrap()
 }
 
 async fn still_answers(address: &str) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /_health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /_health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     assert_eq!(read(&answer).unwrap().status, 200);
@@ -61,9 +69,17 @@ async fn invalid_requests_are_refused_and_the_server_stays_available() {
         let _ = stream.write_all(input).await;
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
-        let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
-        assert!(read.is_ok(), "{:?} got no end", String::from_utf8_lossy(input));
-        assert!(answer.is_empty() || status(&answer).is_some_and(|status| status >= 400), "{answer:?}");
+        let read =
+            tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+        assert!(
+            read.is_ok(),
+            "{:?} got no end",
+            String::from_utf8_lossy(input)
+        );
+        assert!(
+            answer.is_empty() || status(&answer).is_some_and(|status| status >= 400),
+            "{answer:?}"
+        );
     }
     still_answers(&client.address).await;
 }
@@ -86,12 +102,22 @@ async fn requests_with_two_ends_do_not_smuggle_another() {
         "Transfer-Encoding : chunked\r\n".to_owned(),
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n".to_owned(),
     ] {
-        let request = format!("POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n{hidden}");
+        let request =
+            format!("POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n{hidden}");
         let answer = String::from_utf8_lossy(&client.raw(request.as_bytes()).await).into_owned();
         assert!(!answer.contains("200 OK"), "{head}: {answer}");
     }
     // Sizes of chunks that readers could understand in two ways.
-    for size in ["0x5", "+5", "-5", "5 5", "FFFFFFFFFFFFFFFFF", "", "g", "5\u{0}"] {
+    for size in [
+        "0x5",
+        "+5",
+        "-5",
+        "5 5",
+        "FFFFFFFFFFFFFFFFF",
+        "",
+        "g",
+        "5\u{0}",
+    ] {
         let request = format!(
             "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n{hidden}"
         );
@@ -104,7 +130,9 @@ async fn requests_with_two_ends_do_not_smuggle_another() {
     );
     let answer = client.raw(both.as_bytes()).await;
     assert_eq!(
-        String::from_utf8_lossy(&answer).matches("HTTP/1.1 ").count(),
+        String::from_utf8_lossy(&answer)
+            .matches("HTTP/1.1 ")
+            .count(),
         1,
         "{}",
         String::from_utf8_lossy(&answer)
@@ -118,10 +146,17 @@ async fn request_heads_are_bounded() {
     let long = "x".repeat(100_000);
     let line = format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n");
     let header = format!("GET / HTTP/1.1\r\nHost: h\r\nA: {long}\r\n\r\n");
-    let many = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(1000));
+    let many = format!(
+        "GET / HTTP/1.1\r\nHost: h\r\n{}\r\n",
+        "A: b\r\n".repeat(1000)
+    );
     for request in [line, header, many] {
         let answer = client.raw(request.as_bytes()).await;
-        assert!(matches!(status(&answer), None | Some(400 | 414 | 431)), "{:?}", status(&answer));
+        assert!(
+            matches!(status(&answer), None | Some(400 | 414 | 431)),
+            "{:?}",
+            status(&answer)
+        );
     }
     still_answers(&client.address).await;
 }
@@ -129,23 +164,34 @@ async fn request_heads_are_bounded() {
 #[tokio::test]
 async fn large_bodies_are_refused_with_and_without_a_length() {
     let client = Client::with_table().await;
-    let six = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"A\":\"{}\"}}", "x".repeat(6 << 20));
+    let six = format!(
+        "{{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"A\":\"{}\"}}",
+        "x".repeat(6 << 20)
+    );
     let reply = client.owner(Ask::new("POST", "abc").json(six)).await;
     assert_eq!(reply.refusal(), (413, "RequestBodyTooLarge"));
     let head = |length: &str| {
         let ask = signed("devstoreaccount1", Ask::new("POST", "abc").json(""));
-        let headers: String =
-            ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers: String = ask
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         format!(
             "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: {}\r\n{headers}{length}\r\n\r\n",
             client.address
         )
     };
     // A hundred megabytes that are never sent.
-    let answer = client.raw(head("Content-Length: 104857600").as_bytes()).await;
+    let answer = client
+        .raw(head("Content-Length: 104857600").as_bytes())
+        .await;
     assert_eq!(status(&answer), Some(413));
     let mut stream = TcpStream::connect(&client.address).await.unwrap();
-    stream.write_all(head("Transfer-Encoding: chunked").as_bytes()).await.unwrap();
+    stream
+        .write_all(head("Transfer-Encoding: chunked").as_bytes())
+        .await
+        .unwrap();
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let mut sent = 0;
     while stream.write_all(chunk.as_bytes()).await.is_ok() && sent < 200 << 20 {
@@ -181,20 +227,32 @@ async fn slow_heads_and_bodies_time_out() {
     });
     let mut answer = Vec::new();
     // Far below the time in which the head reaches its bound of bytes.
-    let closed = tokio::time::timeout(Duration::from_secs(30), answers.read_to_end(&mut answer)).await;
+    let closed =
+        tokio::time::timeout(Duration::from_secs(30), answers.read_to_end(&mut answer)).await;
     assert!(closed.is_ok(), "the server reads a head without an end");
     assert!(matches!(status(&answer), None | Some(408)), "{answer:?}");
     drips.await.unwrap();
     let ask = signed("devstoreaccount1", Ask::new("POST", "Tables").json(""));
-    let headers: String = ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: String = ask
+        .headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let request = format!(
         "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: 10\r\n\r\n{{"
     );
     let mut slow = TcpStream::connect(&address).await.unwrap();
     slow.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(20), slow.read_to_end(&mut answer)).await.unwrap();
-    assert_eq!(status(&answer), Some(408), "{}", String::from_utf8_lossy(&answer));
+    let _ = tokio::time::timeout(Duration::from_secs(20), slow.read_to_end(&mut answer))
+        .await
+        .unwrap();
+    assert_eq!(
+        status(&answer),
+        Some(408),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     still_answers(&address).await;
 }
 
@@ -208,19 +266,37 @@ async fn unread_responses_time_out() {
     let table = "abc".parse().unwrap();
     store.create_table(&table).await.unwrap();
     for n in 0..100 {
-        let entity = table_core::model::Entity::new("p", n.to_string()).unwrap().with("A", vec![1u8; 60_000]);
-        store.write(&table, table_core::store::Operation::Insert(entity)).await.unwrap();
+        let entity = table_core::model::Entity::new("p", n.to_string())
+            .unwrap()
+            .with("A", vec![1u8; 60_000]);
+        store
+            .write(&table, table_core::store::Operation::Insert(entity))
+            .await
+            .unwrap();
     }
-    let builder = Server::builder().account(Account::emulator(), store).limits(limits);
-    let server = builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
+    let builder = Server::builder()
+        .account(Account::emulator(), store)
+        .limits(limits);
+    let server = builder
+        .listen("127.0.0.1:0".parse().unwrap())
+        .start()
+        .await
+        .unwrap();
     let address = server.address().to_string();
     let ask = signed("devstoreaccount1", Ask::new("GET", "abc()"));
-    let headers: String = ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let request = format!("GET /devstoreaccount1/abc() HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n");
+    let headers: String = ask
+        .headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let request =
+        format!("GET /devstoreaccount1/abc() HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n");
     let mut deaf = TcpStream::connect(&address).await.unwrap();
     deaf.write_all(request.repeat(20).as_bytes()).await.unwrap();
     // The only permit is free again once the server has closed the connection.
-    tokio::time::timeout(Duration::from_secs(20), still_answers(&address)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), still_answers(&address))
+        .await
+        .unwrap();
     drop(deaf);
 }
 
@@ -229,17 +305,27 @@ async fn pipelined_requests_are_answered_in_order() {
     let client = Client::with_table().await;
     let ask = |row: &str| {
         let path = format!("abc(PartitionKey='p',RowKey='{row}')");
-        let ask =
-            signed("devstoreaccount1", Ask::new("GET", path.clone()).with("x-ms-client-request-id", row));
-        let headers: String =
-            ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        format!("GET /devstoreaccount1/{path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", client.address)
+        let ask = signed(
+            "devstoreaccount1",
+            Ask::new("GET", path.clone()).with("x-ms-client-request-id", row),
+        );
+        let headers: String = ask
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        format!(
+            "GET /devstoreaccount1/{path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n",
+            client.address
+        )
     };
     let mut requests: String = (0..50).map(|n| ask(&format!("row-{n}"))).collect();
     requests.push_str("GET /_health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = String::from_utf8(client.raw(requests.as_bytes()).await).unwrap();
-    let ids: Vec<_> =
-        answer.lines().filter_map(|line| line.strip_prefix("x-ms-client-request-id: ")).collect();
+    let ids: Vec<_> = answer
+        .lines()
+        .filter_map(|line| line.strip_prefix("x-ms-client-request-id: "))
+        .collect();
     assert_eq!(ids, (0..50).map(|n| format!("row-{n}")).collect::<Vec<_>>());
 }
 
@@ -250,8 +336,11 @@ async fn pipelined_writes_before_a_broken_one_are_kept() {
     let insert = |row: usize| {
         let body = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}");
         let ask = signed("devstoreaccount1", Ask::new("POST", "abc").json(body));
-        let headers: String =
-            ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers: String = ask
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         format!(
             "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: {}\r\nPrefer: return-no-content\r\n{headers}Content-Length: {}\r\n\r\n{}",
             client.address,
@@ -261,7 +350,10 @@ async fn pipelined_writes_before_a_broken_one_are_kept() {
     };
     let requests: String = (0..50).map(insert).collect();
     let mut stream = TcpStream::connect(&client.address).await.unwrap();
-    stream.write_all(&requests.as_bytes()[..requests.len() - 5]).await.unwrap();
+    stream
+        .write_all(&requests.as_bytes()[..requests.len() - 5])
+        .await
+        .unwrap();
     let mut answers = String::new();
     while answers.matches("HTTP/1.1 204").count() < 49 {
         let mut more = [0; 4096];
@@ -272,7 +364,12 @@ async fn pipelined_writes_before_a_broken_one_are_kept() {
     drop(stream);
     still_answers(&client.address).await;
     let table = "abc".parse().unwrap();
-    let stored = client.server.store().query(&table, &table_core::query::Query::new(), None).await.unwrap();
+    let stored = client
+        .server
+        .store()
+        .query(&table, &table_core::query::Query::new(), None)
+        .await
+        .unwrap();
     assert_eq!(stored.items.len(), 49);
 }
 
@@ -287,7 +384,9 @@ async fn connections_are_bounded_and_idle_ones_are_closed() {
     for _ in 0..100 {
         idle.push(TcpStream::connect(&address).await.unwrap());
     }
-    tokio::time::timeout(Duration::from_secs(30), still_answers(&address)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), still_answers(&address))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -298,19 +397,37 @@ async fn excessive_json_and_batches_are_refused() {
     for (body, code) in [
         (deep, "InvalidInput"),
         (format!("{{{many}\"Z\":1}}"), "TooManyProperties"),
-        ("{\"PartitionKey\":\"\\uD800\",\"RowKey\":\"\"}".to_owned(), "InvalidInput"),
+        (
+            "{\"PartitionKey\":\"\\uD800\",\"RowKey\":\"\"}".to_owned(),
+            "InvalidInput",
+        ),
         ("\u{0}".repeat(1000), "InvalidInput"),
     ] {
-        assert_eq!(client.owner(Ask::new("POST", "abc").json(body)).await.refusal(), (400, code));
+        assert_eq!(
+            client
+                .owner(Ask::new("POST", "abc").json(body))
+                .await
+                .refusal(),
+            (400, code)
+        );
     }
     let batch = Ask::new("POST", "$batch").with("Content-Type", "multipart/mixed; boundary=b");
-    for body in
-        ["--b\r\n".repeat(500_000), "--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n".repeat(10_000)]
-    {
-        let reply = client.owner(Ask { body, ..batch.clone() }).await;
+    for body in [
+        "--b\r\n".repeat(500_000),
+        "--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n".repeat(10_000),
+    ] {
+        let reply = client
+            .owner(Ask {
+                body,
+                ..batch.clone()
+            })
+            .await;
         assert_eq!(reply.refusal(), (400, "InvalidInput"));
     }
     let filter = format!("abc()?$filter={}", "(".repeat(20_000));
-    assert_eq!(client.owner(Ask::new("GET", filter)).await.refusal(), (400, "InvalidInput"));
+    assert_eq!(
+        client.owner(Ask::new("GET", filter)).await.refusal(),
+        (400, "InvalidInput")
+    );
     still_answers(&client.address).await;
 }

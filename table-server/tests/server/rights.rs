@@ -53,18 +53,54 @@ enum CredentialKind {
 use CredentialKind::{Account, Key as AccountKey, OnePartition, OpenRange, Table};
 
 const CREDENTIALS: [Credential; 12] = [
-    Credential { letters: "raud", kind: AccountKey },
-    Credential { letters: "raud", kind: Account },
-    Credential { letters: "rau", kind: Account },
-    Credential { letters: "raud", kind: Table },
-    Credential { letters: "rau", kind: Table },
-    Credential { letters: "aud", kind: Table },
-    Credential { letters: "a", kind: Table },
-    Credential { letters: "r", kind: Table },
-    Credential { letters: "d", kind: Table },
-    Credential { letters: "raud", kind: OnePartition },
-    Credential { letters: "raud", kind: OpenRange },
-    Credential { letters: "a", kind: OpenRange },
+    Credential {
+        letters: "raud",
+        kind: AccountKey,
+    },
+    Credential {
+        letters: "raud",
+        kind: Account,
+    },
+    Credential {
+        letters: "rau",
+        kind: Account,
+    },
+    Credential {
+        letters: "raud",
+        kind: Table,
+    },
+    Credential {
+        letters: "rau",
+        kind: Table,
+    },
+    Credential {
+        letters: "aud",
+        kind: Table,
+    },
+    Credential {
+        letters: "a",
+        kind: Table,
+    },
+    Credential {
+        letters: "r",
+        kind: Table,
+    },
+    Credential {
+        letters: "d",
+        kind: Table,
+    },
+    Credential {
+        letters: "raud",
+        kind: OnePartition,
+    },
+    Credential {
+        letters: "raud",
+        kind: OpenRange,
+    },
+    Credential {
+        letters: "a",
+        kind: OpenRange,
+    },
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +143,11 @@ impl Verb {
 
     /// The method, the path and the body of the request.
     fn request(self, partition: &str, row: &str) -> (&'static str, String, String) {
-        let address = format!("abc(PartitionKey='{}',RowKey='{}')", encoded(partition), encoded(row));
+        let address = format!(
+            "abc(PartitionKey='{}',RowKey='{}')",
+            encoded(partition),
+            encoded(row)
+        );
         let body = "{\"V\":2}".to_owned();
         match self {
             Self::Insert => (
@@ -121,7 +161,11 @@ impl Verb {
             Self::Get => ("GET", address, String::new()),
             Self::Query => {
                 let filter = format!("PartitionKey eq '{partition}' and RowKey eq '{row}'");
-                ("GET", format!("abc()?$filter={}", encoded(&filter)), String::new())
+                (
+                    "GET",
+                    format!("abc()?$filter={}", encoded(&filter)),
+                    String::new(),
+                )
             }
         }
     }
@@ -155,7 +199,11 @@ impl Credential {
         (kind, partition, _): (Kind, &str, &str),
         knows: bool,
     ) -> (u16, &'static str) {
-        if !verb.letters().chars().all(|letter| self.letters.contains(letter)) {
+        if !verb
+            .letters()
+            .chars()
+            .all(|letter| self.letters.contains(letter))
+        {
             return (403, "AuthorizationPermissionMismatch");
         }
         let is_hidden = kind != Kind::Entity && !knows || self.has_range() && kind == Kind::Control;
@@ -182,44 +230,79 @@ impl Credential {
             Account => {
                 let sas = account_sas(self.letters, "t", "sco");
                 let joint = if ask.path.contains('?') { '&' } else { '?' };
-                return client.plain(Ask { path: format!("{}{joint}{sas}", ask.path), ..ask }).await;
+                return client
+                    .plain(Ask {
+                        path: format!("{}{joint}{sas}", ask.path),
+                        ..ask
+                    })
+                    .await;
             }
             Table => ["", "", "", ""],
             OnePartition => ["p", "", "p", ""],
             OpenRange => ["p", "", "", ""],
         };
-        let sas = TableSas { range, ..TableSas::new(self.letters) }.query();
+        let sas = TableSas {
+            range,
+            ..TableSas::new(self.letters)
+        }
+        .query();
         let joint = if ask.path.contains('?') { '&' } else { '?' };
-        client.plain(Ask { path: format!("{}{joint}{sas}", ask.path), ..ask }).await
+        client
+            .plain(Ask {
+                path: format!("{}{joint}{sas}", ask.path),
+                ..ask
+            })
+            .await
     }
 }
 
 /// The request as the only one of a group.
 fn in_group(verb: Verb, partition: &str, row: &str) -> Ask {
     let (method, path, json) = verb.request(partition, row);
-    let condition = if verb.has_condition() { "If-Match: *\r\n" } else { "" };
+    let condition = if verb.has_condition() {
+        "If-Match: *\r\n"
+    } else {
+        ""
+    };
     let body = format!(
         "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\
          Content-Transfer-Encoding: binary\r\n\r\n{method} http://h/devstoreaccount1/{path} HTTP/1.1\r\nContent-Type: \
          application/json\r\nAccept: application/json\r\n{condition}Content-Length: {}\r\n\r\n{json}\r\n--c--\r\n--b--\r\n",
         json.len()
     );
-    Ask { body, ..Ask::new("POST", "$batch").with("Content-Type", "multipart/mixed; boundary=b") }
+    Ask {
+        body,
+        ..Ask::new("POST", "$batch").with("Content-Type", "multipart/mixed; boundary=b")
+    }
 }
 
 fn alone(verb: Verb, partition: &str, row: &str) -> Ask {
     let (method, path, json) = verb.request(partition, row);
     let ask = Ask::new(method, path);
-    let ask = if verb.has_condition() { ask.with("If-Match", "*") } else { ask };
-    if json.is_empty() { ask.with("Accept", "application/json;odata=nometadata") } else { ask.json(json) }
+    let ask = if verb.has_condition() {
+        ask.with("If-Match", "*")
+    } else {
+        ask
+    };
+    if json.is_empty() {
+        ask.with("Accept", "application/json;odata=nometadata")
+    } else {
+        ask.json(json)
+    }
 }
 
 /// The status and the code of the only response of a group.
 fn refusal_in_group(reply: &Reply) -> (u16, String) {
     assert_eq!(reply.status, 202, "{reply:?}");
     let inner = reply.body.split("HTTP/1.1 ").nth(1).unwrap();
-    let code = inner.split("x-ms-error-code: ").nth(1).map(|rest| rest.split("\r\n").next().unwrap());
-    (inner[..3].parse().unwrap(), code.unwrap_or_default().to_owned())
+    let code = inner
+        .split("x-ms-error-code: ")
+        .nth(1)
+        .map(|rest| rest.split("\r\n").next().unwrap());
+    (
+        inner[..3].parse().unwrap(),
+        code.unwrap_or_default().to_owned(),
+    )
 }
 
 async fn every_combination(store: Arc<dyn TableStore>, credentials: &[Credential]) {
@@ -241,21 +324,41 @@ async fn every_combination(store: Arc<dyn TableStore>, credentials: &[Credential
                     continue;
                 }
                 let _ = store
-                    .write(&table, Operation::Delete(key.clone(), table_core::model::IfMatch::Any))
+                    .write(
+                        &table,
+                        Operation::Delete(key.clone(), table_core::model::IfMatch::Any),
+                    )
                     .await;
                 if verb != Verb::Insert {
                     store
-                        .write(&table, Operation::Insert(Entity::from(key.clone()).with("V", 1)))
+                        .write(
+                            &table,
+                            Operation::Insert(Entity::from(key.clone()).with("V", 1)),
+                        )
                         .await
                         .unwrap();
                 }
                 let before = store.query_all(&table, &Query::new()).await.unwrap();
-                let ask = if grouped { in_group(verb, partition, row) } else { alone(verb, partition, row) };
-                let ask = if knows { ask.with("x-table-manifest-aware", "1") } else { ask };
+                let ask = if grouped {
+                    in_group(verb, partition, row)
+                } else {
+                    alone(verb, partition, row)
+                };
+                let ask = if knows {
+                    ask.with("x-table-manifest-aware", "1")
+                } else {
+                    ask
+                };
                 let reply = credential.send(&client, ask).await;
-                let case = format!("{credential:?} {verb:?} {key} header {knows} group {grouped}: {reply:?}");
+                let case = format!(
+                    "{credential:?} {verb:?} {key} header {knows} group {grouped}: {reply:?}"
+                );
                 if grouped {
-                    assert_eq!(refusal_in_group(&reply), (expected.0, expected.1.to_owned()), "{case}");
+                    assert_eq!(
+                        refusal_in_group(&reply),
+                        (expected.0, expected.1.to_owned()),
+                        "{case}"
+                    );
                 } else if verb == Verb::Query && reply.status == 200 {
                     let found = reply.json()["value"].as_array().unwrap().len();
                     assert_eq!(
@@ -271,13 +374,22 @@ async fn every_combination(store: Arc<dyn TableStore>, credentials: &[Credential
                 assert_eq!(before != after, is_written, "{case}");
             }
         }
-        let _ = store.write(&table, Operation::Delete(key, table_core::model::IfMatch::Any)).await;
+        let _ = store
+            .write(
+                &table,
+                Operation::Delete(key, table_core::model::IfMatch::Any),
+            )
+            .await;
     }
 }
 
 #[tokio::test]
 async fn every_credential_writes_the_rows_that_it_may_in_memory() {
-    every_combination(Arc::new(MemoryStore::with_profile(ServiceProfile::SERVED)), &CREDENTIALS).await;
+    every_combination(
+        Arc::new(MemoryStore::with_profile(ServiceProfile::SERVED)),
+        &CREDENTIALS,
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -296,29 +408,53 @@ async fn a_page_has_the_rows_that_the_credential_shows() {
     let table: TableName = "abc".parse().unwrap();
     store.create_table(&table).await.unwrap();
     for (_, partition, row) in ROWS {
-        store.write(&table, Operation::Insert(Entity::new(partition, row).unwrap())).await.unwrap();
+        store
+            .write(
+                &table,
+                Operation::Insert(Entity::new(partition, row).unwrap()),
+            )
+            .await
+            .unwrap();
     }
     let server = TestServer::serve(Arc::clone(&store)).await;
     let address = server.endpoint().split('/').nth(2).unwrap().to_owned();
     let client = Client { server, address };
-    for credential in CREDENTIALS.iter().filter(|credential| credential.letters.contains('r')) {
+    for credential in CREDENTIALS
+        .iter()
+        .filter(|credential| credential.letters.contains('r'))
+    {
         for knows in [false, true] {
             let shown = |(kind, partition, _): &(Kind, &str, &str)| {
                 credential.covers(partition)
-                    && (*kind == Kind::Entity || knows && (*kind == Kind::Part || !credential.has_range()))
+                    && (*kind == Kind::Entity
+                        || knows && (*kind == Kind::Part || !credential.has_range()))
             };
-            let mut expected: Vec<_> = ROWS.iter().filter(|row| shown(row)).map(|row| row.2).collect();
+            let mut expected: Vec<_> = ROWS
+                .iter()
+                .filter(|row| shown(row))
+                .map(|row| row.2)
+                .collect();
             for top in [1, 3, 1000] {
                 let (mut rows, mut next) = (Vec::new(), String::new());
                 loop {
                     let ask = Ask::new("GET", format!("abc()?$top={top}{next}"));
                     let ask = ask.with("Accept", "application/json;odata=nometadata");
-                    let ask = if knows { ask.with("x-table-manifest-aware", "1") } else { ask };
+                    let ask = if knows {
+                        ask.with("x-table-manifest-aware", "1")
+                    } else {
+                        ask
+                    };
                     let reply = credential.send(&client, ask).await;
                     let page = reply.json()["value"].as_array().unwrap().clone();
-                    rows.extend(page.iter().map(|entity| entity["RowKey"].as_str().unwrap().to_owned()));
-                    let [first, second] = ["nextpartitionkey", "nextrowkey"]
-                        .map(|name| reply.header(&format!("x-ms-continuation-{name}")).to_owned());
+                    rows.extend(
+                        page.iter()
+                            .map(|entity| entity["RowKey"].as_str().unwrap().to_owned()),
+                    );
+                    let [first, second] = ["nextpartitionkey", "nextrowkey"].map(|name| {
+                        reply
+                            .header(&format!("x-ms-continuation-{name}"))
+                            .to_owned()
+                    });
                     if first.is_empty() {
                         break;
                     }

@@ -15,13 +15,21 @@ async fn start(account: Account, with: impl FnOnce(ServerBuilder) -> ServerBuild
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     store.create_table(&"abc".parse().unwrap()).await.unwrap();
     let builder = with(Server::builder().account(account, store));
-    builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap()
+    builder
+        .listen("127.0.0.1:0".parse().unwrap())
+        .start()
+        .await
+        .unwrap()
 }
 
 /// Sends a signed request to a host.
 async fn to_host(server: &Server, host: &str, ask: Ask) -> Reply {
     let ask = signed(EMULATOR_ACCOUNT, ask);
-    let headers: String = ask.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: String = ask
+        .headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let request = format!(
         "{} /{EMULATOR_ACCOUNT}/{} HTTP/1.1\r\nHost: {host}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{}",
         ask.method,
@@ -39,27 +47,52 @@ async fn to_host(server: &Server, host: &str, ask: Ask) -> Reply {
 /// A site can give its own name the address 127.0.0.1; its page then sends this name.
 #[tokio::test]
 async fn the_emulators_account_answers_to_names_of_this_machine() {
-    let server = start(Account::emulator(), |builder| builder.host("tables.example")).await;
+    let server = start(Account::emulator(), |builder| {
+        builder.host("tables.example")
+    })
+    .await;
     let list = || Ask::new("GET", "abc()");
-    for host in
-        ["127.0.0.1", "127.0.0.1:10002", "localhost:80", "[::1]:1", "a.localhost", "Tables.Example:10002"]
-    {
+    for host in [
+        "127.0.0.1",
+        "127.0.0.1:10002",
+        "localhost:80",
+        "[::1]:1",
+        "a.localhost",
+        "Tables.Example:10002",
+    ] {
         assert_eq!(to_host(&server, host, list()).await.status, 200, "{host}");
     }
-    for host in
-        ["evil.example", "evil.example:10002", "127.0.0.1.evil.example", "10.0.0.1", "other.tables.example"]
-    {
-        assert_eq!(to_host(&server, host, list()).await.refusal(), (403, "AuthorizationFailure"), "{host}");
+    for host in [
+        "evil.example",
+        "evil.example:10002",
+        "127.0.0.1.evil.example",
+        "10.0.0.1",
+        "other.tables.example",
+    ] {
+        assert_eq!(
+            to_host(&server, host, list()).await.refusal(),
+            (403, "AuthorizationFailure"),
+            "{host}"
+        );
     }
     let preflight = Ask::new("OPTIONS", "abc").with("Origin", "http://evil.example");
     let preflight = preflight.with("Access-Control-Request-Method", "PUT");
-    assert_eq!(to_host(&server, "evil.example", preflight).await.refusal(), (403, "AuthorizationFailure"));
+    assert_eq!(
+        to_host(&server, "evil.example", preflight).await.refusal(),
+        (403, "AuthorizationFailure")
+    );
     // The key is not the emulator's, so no page can sign with it.
     let mine = Account::new(EMULATOR_ACCOUNT, "bXktb3du").unwrap();
     let mine = start(mine, |builder| builder).await;
-    assert_eq!(to_host(&mine, "evil.example", list()).await.refusal(), (403, "AuthenticationFailed"));
+    assert_eq!(
+        to_host(&mine, "evil.example", list()).await.refusal(),
+        (403, "AuthenticationFailed")
+    );
     // An account of another name can have the emulator's key too.
-    let renamed = start(Account::new("mine", EMULATOR_KEY).unwrap(), |builder| builder).await;
+    let renamed = start(Account::new("mine", EMULATOR_KEY).unwrap(), |builder| {
+        builder
+    })
+    .await;
     let mut stream = TcpStream::connect(renamed.address()).await.unwrap();
     stream
         .write_all(b"GET /mine/abc() HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
@@ -67,11 +100,17 @@ async fn the_emulators_account_answers_to_names_of_this_machine() {
         .unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
-    assert_eq!(read(&answer).unwrap().refusal(), (403, "AuthorizationFailure"));
+    assert_eq!(
+        read(&answer).unwrap().refusal(),
+        (403, "AuthorizationFailure")
+    );
 }
 
 fn insert(row: &str) -> Ask {
-    Ask { body: format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}"), ..Ask::new("POST", "abc") }
+    Ask {
+        body: format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}"),
+        ..Ask::new("POST", "abc")
+    }
 }
 
 /// A POST without a content type needs no preflight request: browsers send it for every page.
@@ -79,42 +118,102 @@ fn insert(row: &str) -> Ask {
 async fn the_emulators_account_refuses_pages_of_other_sites() {
     let client = Client::with_table().await;
     let refused: &[&[(&str, &str)]] = &[
-        &[("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site")],
+        &[
+            ("Origin", "https://evil.example"),
+            ("Sec-Fetch-Site", "cross-site"),
+        ],
         &[("Origin", "https://evil.example")],
         &[("Origin", "null")],
-        &[("Origin", "http://127.0.0.1:3000"), ("Sec-Fetch-Site", "same-site")],
-        &[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")],
-        &[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")],
+        &[
+            ("Origin", "http://127.0.0.1:3000"),
+            ("Sec-Fetch-Site", "same-site"),
+        ],
+        &[
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Sec-Fetch-Mode", "no-cors"),
+        ],
+        &[
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Sec-Fetch-Mode", "navigate"),
+        ],
     ];
     for headers in refused {
-        let with = |ask: Ask| headers.iter().fold(ask, |ask, (name, value)| ask.with(name, *value));
-        for ask in [insert("1"), Ask::new("GET", "abc()"), Ask::new("DELETE", "Tables('abc')")] {
+        let with = |ask: Ask| {
+            headers
+                .iter()
+                .fold(ask, |ask, (name, value)| ask.with(name, *value))
+        };
+        for ask in [
+            insert("1"),
+            Ask::new("GET", "abc()"),
+            Ask::new("DELETE", "Tables('abc')"),
+        ] {
             let reply = client.owner(with(ask)).await;
-            assert_eq!(reply.refusal(), (403, "AuthorizationFailure"), "{headers:?}");
+            assert_eq!(
+                reply.refusal(),
+                (403, "AuthorizationFailure"),
+                "{headers:?}"
+            );
         }
     }
     let own = format!("http://{}", client.address);
     for (row, headers) in [
         ("2", vec![]),
-        ("3", vec![("Origin", &*own), ("Sec-Fetch-Site", "same-origin")]),
+        (
+            "3",
+            vec![("Origin", &*own), ("Sec-Fetch-Site", "same-origin")],
+        ),
         ("4", vec![("Sec-Fetch-Site", "none")]),
     ] {
-        let ask = headers.iter().fold(insert(row), |ask, (name, value)| ask.with(name, *value));
+        let ask = headers
+            .iter()
+            .fold(insert(row), |ask, (name, value)| ask.with(name, *value));
         assert_eq!(client.owner(ask).await.status, 201, "{headers:?}");
     }
     let rule = "<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>https://app.example</AllowedOrigins>\
         <AllowedMethods>POST</AllowedMethods><MaxAgeInSeconds>1</MaxAgeInSeconds><ExposedHeaders/><AllowedHeaders/></CorsRule></Cors>\
         </StorageServiceProperties>";
-    let set = Ask { body: rule.to_owned(), ..Ask::new("PUT", "?restype=service&comp=properties") };
-    assert_eq!(client.owner(set.clone().with("Origin", "https://app.example")).await.status, 403);
+    let set = Ask {
+        body: rule.to_owned(),
+        ..Ask::new("PUT", "?restype=service&comp=properties")
+    };
+    assert_eq!(
+        client
+            .owner(set.clone().with("Origin", "https://app.example"))
+            .await
+            .status,
+        403
+    );
     assert_eq!(client.owner(set).await.status, 202);
-    let of_app = |ask: Ask| ask.with("Origin", "https://app.example").with("Sec-Fetch-Site", "cross-site");
+    let of_app = |ask: Ask| {
+        ask.with("Origin", "https://app.example")
+            .with("Sec-Fetch-Site", "cross-site")
+    };
     assert_eq!(client.owner(of_app(insert("5"))).await.status, 201);
-    assert_eq!(client.owner(of_app(Ask::new("GET", "abc()"))).await.status, 403, "the rule names no GET");
-    assert_eq!(client.owner(insert("6").with("Origin", "https://evil.example")).await.status, 403);
+    assert_eq!(
+        client.owner(of_app(Ask::new("GET", "abc()"))).await.status,
+        403,
+        "the rule names no GET"
+    );
+    assert_eq!(
+        client
+            .owner(insert("6").with("Origin", "https://evil.example"))
+            .await
+            .status,
+        403
+    );
     let (table, query) = ("abc".parse().unwrap(), Query::new());
-    let rows = client.server.store().query(&table, &query, None).await.unwrap().items;
-    assert_eq!(rows.iter().map(|row| row.key().row()).collect::<Vec<_>>(), ["2", "3", "4", "5"]);
+    let rows = client
+        .server
+        .store()
+        .query(&table, &query, None)
+        .await
+        .unwrap()
+        .items;
+    assert_eq!(
+        rows.iter().map(|row| row.key().row()).collect::<Vec<_>>(),
+        ["2", "3", "4", "5"]
+    );
 }
 
 /// The explorer needs no key, so a proxy would show all tables to its clients.
@@ -141,5 +240,8 @@ async fn the_explorer_refuses_requests_through_a_proxy() {
     ] {
         assert_eq!(get(&format!("{header}\r\n")).await, 403, "{header}");
     }
-    assert_eq!(get("Origin: https://evil.example\r\nSec-Fetch-Mode: navigate\r\n").await, 403);
+    assert_eq!(
+        get("Origin: https://evil.example\r\nSec-Fetch-Mode: navigate\r\n").await,
+        403
+    );
 }

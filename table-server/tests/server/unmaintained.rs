@@ -43,8 +43,16 @@ async fn refuses_every_write(store: MemoryStore) {
     ] {
         let reply = client.owner(ask).await;
         assert_eq!(reply.refusal(), (400, "InvalidInput"), "{reply:?}");
-        assert!(reply.body.contains("the table 'abc' has indexes or layouts"), "{reply:?}");
-        assert!(reply.body.contains("a server that maintains indexes"), "{reply:?}");
+        assert!(
+            reply
+                .body
+                .contains("the table 'abc' has indexes or layouts"),
+            "{reply:?}"
+        );
+        assert!(
+            reply.body.contains("a server that maintains indexes"),
+            "{reply:?}"
+        );
     }
     let body = format!(
         "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\
@@ -58,10 +66,19 @@ async fn refuses_every_write(store: MemoryStore) {
         reply.body.contains("HTTP/1.1 400") && reply.body.contains("has indexes or layouts"),
         "{reply:?}"
     );
-    assert_eq!(store.query_all(&table, &Query::new()).await.unwrap(), before);
+    assert_eq!(
+        store.query_all(&table, &Query::new()).await.unwrap(),
+        before
+    );
     // Tables without a manifest are written.
     store.create_table(&"plain".parse().unwrap()).await.unwrap();
-    assert_eq!(client.owner(Ask::new("POST", "plain").json(new)).await.status, 201);
+    assert_eq!(
+        client
+            .owner(Ask::new("POST", "plain").json(new))
+            .await
+            .status,
+        201
+    );
 }
 
 #[tokio::test]
@@ -71,8 +88,13 @@ async fn writes_to_a_table_with_indexes_are_refused() {
     store.create_table(&table).await.unwrap();
     let age = Index::keyed("age", Placement::SamePartition, "", "age_{Age:03}_{RowKey}").unwrap();
     let options = IndexOptions::local();
-    let handle = IndexedEntities::open(Arc::new(store.clone()), table, vec![age], options).await.unwrap();
-    handle.insert(Entity::new("p", "1").unwrap().with("Age", 41)).await.unwrap();
+    let handle = IndexedEntities::open(Arc::new(store.clone()), table, vec![age], options)
+        .await
+        .unwrap();
+    handle
+        .insert(Entity::new("p", "1").unwrap().with("Age", 41))
+        .await
+        .unwrap();
     refuses_every_write(store).await;
 }
 
@@ -81,7 +103,11 @@ async fn writes_to_a_table_with_other_layouts_are_refused() {
     let store = MemoryStore::with_profile(ServiceProfile::SERVED);
     let reports = WideTable::<Report>::new(store.clone(), "abc").unwrap();
     reports.create_if_missing().await.unwrap();
-    let report = Report { unit: "p".to_owned(), name: "1".to_owned(), text: "long".to_owned() };
+    let report = Report {
+        unit: "p".to_owned(),
+        name: "1".to_owned(),
+        text: "long".to_owned(),
+    };
     reports.insert(&report).await.unwrap();
     refuses_every_write(store).await;
 }

@@ -12,8 +12,8 @@ pub(super) fn installed() -> Result<PathBuf, String> {
     let directory = target().join("azurite");
     fs::create_dir_all(&directory).map_err(|e| failed("create", &directory, &e))?;
     // Other test processes can install at the same time. The lock ends with the file handle.
-    let lock =
-        File::create(directory.join("lock")).map_err(|e| failed("create a lock in", &directory, &e))?;
+    let lock = File::create(directory.join("lock"))
+        .map_err(|e| failed("create a lock in", &directory, &e))?;
     lock.lock().map_err(|e| failed("lock", &directory, &e))?;
     if !is_current(source, &directory) {
         install(source, &directory)?;
@@ -42,7 +42,13 @@ fn install(source: &Path, directory: &Path) -> Result<(), String> {
     }
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let output = Command::new(npm)
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+        .args([
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ])
         .current_dir(directory)
         .output()
         .map_err(|e| format!("{NODE_MISSING} ({e})"))?;
@@ -54,7 +60,9 @@ fn install(source: &Path, directory: &Path) -> Result<(), String> {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::copy(from, to).map(drop).map_err(|e| failed("write", to, &e))
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(|e| failed("write", to, &e))
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {

@@ -35,9 +35,11 @@ impl Running {
             .spawn()
             .map_err(|e| format!("{} does not start: {e}", command.get_program().display()))?;
         match (process.stdin.take(), process.stdout.take()) {
-            (Some(lifeline), Some(out)) => {
-                Ok(Self { out: BufReader::new(out), _lifeline: lifeline, _process: process })
-            }
+            (Some(lifeline), Some(out)) => Ok(Self {
+                out: BufReader::new(out),
+                _lifeline: lifeline,
+                _process: process,
+            }),
             _ => Err("the pipes of a program are missing".to_owned()),
         }
     }
@@ -49,7 +51,8 @@ const SERVER: &str = "TABLES_SERVER";
 
 /// The emulator's public account.
 const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 impl Azurite {
     /// Returns the emulator of this process. The first call starts it.
@@ -64,7 +67,12 @@ impl Azurite {
 
     /// Returns the connection string of its tables, queues and blobs.
     pub fn connection_string(&self) -> String {
-        let Self { tables, queues, blobs, .. } = self;
+        let Self {
+            tables,
+            queues,
+            blobs,
+            ..
+        } = self;
         format!(
             "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};\
              TableEndpoint={tables};QueueEndpoint={queues};BlobEndpoint={blobs}"
@@ -94,15 +102,28 @@ impl Azurite {
     /// The emulator cannot be installed or started; the message names the missing part.
     pub fn start() -> Result<Self, String> {
         let directory = installed()?;
-        let mut emulator = Running::start(&mut command(&directory)).map_err(|e| node_missing(&e))?;
+        let mut emulator =
+            Running::start(&mut command(&directory)).map_err(|e| node_missing(&e))?;
         let blobs = address(&mut emulator.out, "Blob")?;
         let queues = address(&mut emulator.out, "Queue")?;
         let tables = address(&mut emulator.out, "Table")?;
         let Some(program) = std::env::var_os(SERVER) else {
-            return Ok(Self { tables, queues, blobs, _emulator: emulator, _server: None });
+            return Ok(Self {
+                tables,
+                queues,
+                blobs,
+                _emulator: emulator,
+                _server: None,
+            });
         };
         let (server, tables) = serve(&program)?;
-        Ok(Self { tables, queues, blobs, _emulator: emulator, _server: Some(server) })
+        Ok(Self {
+            tables,
+            queues,
+            blobs,
+            _emulator: emulator,
+            _server: Some(server),
+        })
     }
 
     /// Whether `tables serve` takes the place of the emulator's tables, which then have none of the emulator's deviations.
@@ -118,7 +139,10 @@ fn serve(program: &OsStr) -> Result<(Running, String), String> {
     let mut server = Running::start(&mut command)?;
     let mut line = String::new();
     server.out.read_line(&mut line).map_err(|e| e.to_string())?;
-    let endpoint = line.trim().trim_end_matches(';').split_once("TableEndpoint=");
+    let endpoint = line
+        .trim()
+        .trim_end_matches(';')
+        .split_once("TableEndpoint=");
     let (_, endpoint) =
         endpoint.ok_or_else(|| format!("`tables serve` does not print an address: {line}"))?;
     let endpoint = endpoint.to_owned();
@@ -135,7 +159,9 @@ fn address(out: &mut BufReader<ChildStdout>, service: &str) -> Result<String, St
         said.push_str(&line);
         said.push('\n');
     }
-    Err(format!("Azurite did not start (it needs Node.js 20 or later):\n{said}"))
+    Err(format!(
+        "Azurite did not start (it needs Node.js 20 or later):\n{said}"
+    ))
 }
 
 fn command(directory: &Path) -> Command {
@@ -146,7 +172,12 @@ fn command(directory: &Path) -> Command {
         command.args([format!("--{service}Port"), "0".to_owned()]);
     }
     command
-        .args(["--silent", "--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck"])
+        .args([
+            "--silent",
+            "--disableTelemetry",
+            "--inMemoryPersistence",
+            "--skipApiVersionCheck",
+        ])
         .current_dir(directory);
     command
 }

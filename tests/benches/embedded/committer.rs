@@ -28,13 +28,20 @@ impl Committer {
     pub(crate) fn start(direct: &Arc<Direct>) -> Self {
         let (sender, rows) = channel();
         let direct = Arc::clone(direct);
-        Self { rows: Some(sender), thread: Some(std::thread::spawn(move || commit_all(&direct, &rows))) }
+        Self {
+            rows: Some(sender),
+            thread: Some(std::thread::spawn(move || commit_all(&direct, &rows))),
+        }
     }
 
     /// Returns when the flight is on disk.
     pub(crate) async fn insert(&self, flight: &Flight) {
         let (done, answer) = oneshot::channel();
-        let row = Row { key: key(flight), value: postcard::to_stdvec(flight).unwrap(), done };
+        let row = Row {
+            key: key(flight),
+            value: postcard::to_stdvec(flight).unwrap(),
+            done,
+        };
         self.rows.as_ref().unwrap().send(row).unwrap();
         answer.await.unwrap();
     }
@@ -51,11 +58,21 @@ fn commit_all(direct: &Direct, rows: &Receiver<Row>) {
     let mut last = 0;
     while let Ok(first) = rows.recv() {
         let mut batch = vec![first];
-        while let Ok(row) = rows.recv_timeout(if batch.len() < last { LINGER } else { Duration::ZERO }) {
+        while let Ok(row) = rows.recv_timeout(if batch.len() < last {
+            LINGER
+        } else {
+            Duration::ZERO
+        }) {
             batch.push(row);
         }
         last = batch.len();
-        direct.commit(batch.iter().map(|row| (row.key.as_slice(), row.value.as_slice())));
-        batch.into_iter().for_each(|row| row.done.send(()).unwrap_or_default());
+        direct.commit(
+            batch
+                .iter()
+                .map(|row| (row.key.as_slice(), row.value.as_slice())),
+        );
+        batch
+            .into_iter()
+            .for_each(|row| row.done.send(()).unwrap_or_default());
     }
 }

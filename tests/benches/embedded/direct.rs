@@ -15,8 +15,10 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn create(directory: &Path) -> Self {
-        let database =
-            Builder::new().set_cache_size(CACHE_BYTES).create(directory.join("direct.redb")).unwrap();
+        let database = Builder::new()
+            .set_cache_size(CACHE_BYTES)
+            .create(directory.join("direct.redb"))
+            .unwrap();
         let transaction = database.begin_write().unwrap();
         transaction.open_table(FLIGHTS).unwrap();
         transaction.commit().unwrap();
@@ -30,7 +32,11 @@ impl Direct {
     }
 
     pub(crate) fn insert(&self, flights: &[Flight]) {
-        self.commit(flights.iter().map(|flight| (key(flight), postcard::to_stdvec(flight).unwrap())));
+        self.commit(
+            flights
+                .iter()
+                .map(|flight| (key(flight), postcard::to_stdvec(flight).unwrap())),
+        );
     }
 
     /// Writes rows in one durable transaction.
@@ -47,7 +53,11 @@ impl Direct {
 
     /// Returns a table that reads many flights in one transaction.
     pub(crate) fn table(&self) -> ReadOnlyTable<&'static [u8], &'static [u8]> {
-        self.database.begin_read().unwrap().open_table(FLIGHTS).unwrap()
+        self.database
+            .begin_read()
+            .unwrap()
+            .open_table(FLIGHTS)
+            .unwrap()
     }
 
     /// Reads a flight in its own transaction.
@@ -58,8 +68,10 @@ impl Direct {
     pub(crate) fn scan(&self, carrier: &str) -> Vec<Flight> {
         let end = [carrier.as_bytes(), &[1]].concat();
         let table = self.table();
-        let rows = ReadableTable::range::<&[u8]>(&table, carrier.as_bytes()..end.as_slice()).unwrap();
-        rows.map(|row| postcard::from_bytes(row.unwrap().1.value()).unwrap()).collect()
+        let rows =
+            ReadableTable::range::<&[u8]>(&table, carrier.as_bytes()..end.as_slice()).unwrap();
+        rows.map(|row| postcard::from_bytes(row.unwrap().1.value()).unwrap())
+            .collect()
     }
 }
 

@@ -4,7 +4,10 @@ use table_core::typed::TableEntity;
 
 /// A flight with nineteen fields, as both sides store it.
 #[derive(Clone, Debug, PartialEq, TableEntity, Serialize, Deserialize)]
-#[entity(partition_key = "{carrier}", row_key = "{year:04}{month:02}{day:02}_{flight:06}")]
+#[entity(
+    partition_key = "{carrier}",
+    row_key = "{year:04}{month:02}{day:02}_{flight:06}"
+)]
 pub(crate) struct Flight {
     pub(crate) year: u16,
     pub(crate) month: u8,
@@ -33,17 +36,23 @@ mod ticks {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
     use table_core::model::Ticks;
 
-    pub(super) fn serialize<S: Serializer>(ticks: &Ticks, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        ticks: &Ticks,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         ticks.get().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ticks, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Ticks, D::Error> {
         Ticks::new(i64::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("ticks"))
     }
 }
 
 /// Carriers, each a partition.
-pub(crate) const CARRIERS: [&str; 10] = ["9E", "AA", "B6", "DL", "EV", "F9", "MQ", "UA", "US", "WN"];
+pub(crate) const CARRIERS: [&str; 10] =
+    ["9E", "AA", "B6", "DL", "EV", "F9", "MQ", "UA", "US", "WN"];
 
 /// Returns flight number `n` of a carrier; every flight has its own key.
 pub(crate) fn flight(carrier: &str, n: u32) -> Flight {
@@ -68,6 +77,7 @@ pub(crate) fn flight(carrier: &str, n: u32) -> Flight {
         distance: 1400.0 + f64::from(n % 100),
         hour: minute / 60,
         minute: minute % 60,
-        time_hour: Ticks::new(634_925_520_000_000_000 + i64::from(n) * 600_000_000).unwrap_or(Ticks::MIN),
+        time_hour: Ticks::new(634_925_520_000_000_000 + i64::from(n) * 600_000_000)
+            .unwrap_or(Ticks::MIN),
     }
 }

@@ -8,7 +8,11 @@ use table_patterns::journal::Clearing;
 /// An entity with one index entry in another partition.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Trip")]
-#[index(tail, partition_key = "tail_{tailnum}", row_key = "{carrier}_{number:08}")]
+#[index(
+    tail,
+    partition_key = "tail_{tailnum}",
+    row_key = "{carrier}_{number:08}"
+)]
 pub(crate) struct Trip {
     #[partition_key]
     pub(crate) carrier: String,
@@ -37,8 +41,26 @@ pub(crate) struct PlainTrip {
 }
 
 impl From<Trip> for PlainTrip {
-    fn from(Trip { carrier, number, tailnum, origin, dest, distance, minutes }: Trip) -> Self {
-        Self { carrier, number, tailnum, origin, dest, distance, minutes }
+    fn from(
+        Trip {
+            carrier,
+            number,
+            tailnum,
+            origin,
+            dest,
+            distance,
+            minutes,
+        }: Trip,
+    ) -> Self {
+        Self {
+            carrier,
+            number,
+            tailnum,
+            origin,
+            dest,
+            distance,
+            minutes,
+        }
     }
 }
 
@@ -56,7 +78,9 @@ impl Trips {
         plain.create_if_missing().await.unwrap();
         let mut options = IndexOptions::local();
         options.clearing = Clearing::AfterAnswer;
-        let indexed = IndexedTable::open(store.clone(), "IndexedTrips", options).await.unwrap();
+        let indexed = IndexedTable::open(store.clone(), "IndexedTrips", options)
+            .await
+            .unwrap();
         Self { plain, indexed }
     }
 }
@@ -85,7 +109,10 @@ impl Requests {
     pub(crate) async fn open(store: &EmbeddedStore) -> Self {
         let table = TableName::new("TripRequests").unwrap();
         store.create_table_if_missing(&table).await.unwrap();
-        Self { store: store.clone(), table }
+        Self {
+            store: store.clone(),
+            table,
+        }
     }
 
     /// The group with the journal row, the entry, the read that checks the entity, and the removal of the journal row after the answer.
@@ -93,8 +120,10 @@ impl Requests {
     pub(crate) async fn insert(&self, trip: &Trip) {
         let entity = trip.to_entity().unwrap();
         let key = entity.key().clone();
-        let entry =
-            Entity::new(format!("tail_{}", trip.tailnum), format!("{}_{:08}", trip.carrier, trip.number));
+        let entry = Entity::new(
+            format!("tail_{}", trip.tailnum),
+            format!("{}_{:08}", trip.carrier, trip.number),
+        );
         let entry = entry
             .unwrap()
             .with("IndexName", "tail-0123456789ab")
@@ -118,12 +147,26 @@ impl Requests {
         group.push(Operation::Insert(entity)).unwrap();
         group.push(Operation::Insert(journal)).unwrap();
         let committed = self.store.transact(&self.table, group).await.unwrap();
-        self.store.write(&self.table, Operation::Insert(entry)).await.unwrap();
-        let now = self.store.get(&self.table, &key, None).await.unwrap().unwrap();
+        self.store
+            .write(&self.table, Operation::Insert(entry))
+            .await
+            .unwrap();
+        let now = self
+            .store
+            .get(&self.table, &key, None)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(now.etag(), committed[0].etag.as_ref());
-        let (this, version) = (self.clone(), IfMatch::from(committed[1].etag.as_ref().unwrap()));
+        let (this, version) = (
+            self.clone(),
+            IfMatch::from(committed[1].etag.as_ref().unwrap()),
+        );
         tokio::spawn(async move {
-            this.store.write(&this.table, Operation::Delete(journal_key, version)).await.unwrap();
+            this.store
+                .write(&this.table, Operation::Delete(journal_key, version))
+                .await
+                .unwrap();
         });
     }
 }

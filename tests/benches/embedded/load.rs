@@ -52,8 +52,13 @@ struct Progress {
 
 #[tokio::main]
 async fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    let entities = arguments.first().map_or(1_000_000, |count| count.parse().unwrap());
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
+    let entities = arguments
+        .first()
+        .map_or(1_000_000, |count| count.parse().unwrap());
     if let Some(folder) = arguments.get(1).and_then(|path| Path::new(path).parent()) {
         assert!(
             folder.as_os_str().is_empty() || folder.is_dir(),
@@ -65,7 +70,10 @@ async fn main() {
     let store = EmbeddedStore::open(directory.path()).await.unwrap();
     let table = Table::<Reading>::new(store.clone(), "Readings").unwrap();
     table.create_if_missing().await.unwrap();
-    let progress = Arc::new(Progress { groups: Default::default(), done: AtomicBool::new(false) });
+    let progress = Arc::new(Progress {
+        groups: Default::default(),
+        done: AtomicBool::new(false),
+    });
 
     let groups = entities / GROUP;
     let writers: Vec<_> = (0..WRITERS)
@@ -77,7 +85,9 @@ async fn main() {
     }
     progress.done.store(true, Ordering::Release);
     let samples = reads.await.unwrap();
-    let file = std::fs::metadata(directory.path().join("tables.redb")).unwrap().len();
+    let file = std::fs::metadata(directory.path().join("tables.redb"))
+        .unwrap()
+        .len();
     store.close().await.unwrap();
     print(&samples, entities, file);
     if let Some(path) = arguments.get(1) {
@@ -113,7 +123,10 @@ fn reading(sensor: u64, number: u64) -> Reading {
         celsius: (number % 400) as f64 / 10.0,
         humidity: (!number.is_multiple_of(7)).then_some(40),
         station: format!("station {:06} at the river", sensor % 9973),
-        remark: format!("{number:08} {sensor:08} {}", "a remark of the observer ".repeat(8)),
+        remark: format!(
+            "{number:08} {sensor:08} {}",
+            "a remark of the observer ".repeat(8)
+        ),
     }
 }
 
@@ -136,12 +149,23 @@ async fn read(table: Table<Reading>, progress: Arc<Progress>, entities: u64) -> 
             reads.push(due.elapsed());
         }
         if window.elapsed() >= WINDOW {
-            let loaded = GROUP * progress.groups.iter().map(|n| n.load(Ordering::Acquire)).sum::<u64>();
+            let loaded = GROUP
+                * progress
+                    .groups
+                    .iter()
+                    .map(|n| n.load(Ordering::Acquire))
+                    .sum::<u64>();
             let per_second = (loaded - before) as f64 / window.elapsed().as_secs_f64();
             (window, before) = (Instant::now(), loaded);
             let seconds = started.elapsed().as_secs_f64();
             let reads = std::mem::take(&mut reads);
-            samples.push(Sample { seconds, loaded, per_second, memory_mb: memory_mb(), reads });
+            samples.push(Sample {
+                seconds,
+                loaded,
+                per_second,
+                memory_mb: memory_mb(),
+                reads,
+            });
         }
     }
     samples
@@ -150,7 +174,9 @@ async fn read(table: Table<Reading>, progress: Arc<Progress>, entities: u64) -> 
 /// Resident memory without the pages of files.
 fn memory_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib: Option<f64> = line.and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok());
     kib.unwrap_or_default() / 1024.0
 }
@@ -171,9 +197,14 @@ fn print(samples: &[Sample], entities: u64, file: u64) {
     println!("|---|---|---|---|---|---|---|");
     let (parts, mut before) = (10, (0.0, 0));
     for part in samples.chunks(samples.len().div_ceil(parts).max(1)) {
-        let (Some(last), reads) = (part.last(), all(part)) else { continue };
+        let (Some(last), reads) = (part.last(), all(part)) else {
+            continue;
+        };
         let rate = (last.loaded - before.1) as f64 / (last.seconds - before.0);
-        let memory = part.iter().map(|sample| sample.memory_mb).fold(0.0, f64::max);
+        let memory = part
+            .iter()
+            .map(|sample| sample.memory_mb)
+            .fold(0.0, f64::max);
         println!(
             "| {} | {:.0} | {rate:.0} | {memory:.0} | {} | {:.1} | {:.1} |",
             last.loaded,
@@ -193,12 +224,18 @@ fn print(samples: &[Sample], entities: u64, file: u64) {
         slowest(&reads, 0.5),
         slowest(&reads, 0.999),
         slowest(&reads, 1.0),
-        samples.iter().map(|sample| sample.memory_mb).fold(0.0, f64::max)
+        samples
+            .iter()
+            .map(|sample| sample.memory_mb)
+            .fold(0.0, f64::max)
     );
 }
 
 fn all(samples: &[Sample]) -> Vec<Duration> {
-    samples.iter().flat_map(|sample| sample.reads.iter().copied()).collect()
+    samples
+        .iter()
+        .flat_map(|sample| sample.reads.iter().copied())
+        .collect()
 }
 
 /// Title, colour and value of a curve.
@@ -209,15 +246,26 @@ fn draw(path: &Path, samples: &[Sample]) -> Result<(), Box<dyn std::error::Error
     let root = SVGBackend::new(path, (900, 780)).into_drawing_area();
     root.fill(&WHITE)?;
     let curves: [Curve; 3] = [
-        ("entities per second", RGBColor(31, 119, 180), |sample| sample.per_second),
-        ("memory of the process, MB", RGBColor(44, 160, 44), |sample| sample.memory_mb),
-        ("99.9th percentile of point reads, ms, per second", RGBColor(214, 39, 40), |sample| {
-            slowest(&sample.reads, 0.999)
+        ("entities per second", RGBColor(31, 119, 180), |sample| {
+            sample.per_second
         }),
+        (
+            "memory of the process, MB",
+            RGBColor(44, 160, 44),
+            |sample| sample.memory_mb,
+        ),
+        (
+            "99.9th percentile of point reads, ms, per second",
+            RGBColor(214, 39, 40),
+            |sample| slowest(&sample.reads, 0.999),
+        ),
     ];
     let end = samples.last().map_or(1.0, |sample| sample.seconds);
     for (area, (title, colour, of)) in root.split_evenly((3, 1)).iter().zip(curves) {
-        let points: Vec<_> = samples.iter().map(|sample| (sample.seconds, of(sample))).collect();
+        let points: Vec<_> = samples
+            .iter()
+            .map(|sample| (sample.seconds, of(sample)))
+            .collect();
         let top = points.iter().map(|point| point.1).fold(1.0, f64::max) * 1.1;
         let mut chart = ChartBuilder::on(area)
             .margin(10)
@@ -225,7 +273,11 @@ fn draw(path: &Path, samples: &[Sample]) -> Result<(), Box<dyn std::error::Error
             .x_label_area_size(30)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart.configure_mesh().light_line_style(WHITE).x_desc("seconds").draw()?;
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .x_desc("seconds")
+            .draw()?;
         chart.draw_series(LineSeries::new(points, &colour))?;
     }
     root.present()?;

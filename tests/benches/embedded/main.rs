@@ -35,19 +35,34 @@ fn main() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    if let Some(["count", operation, side, rounds]) =
-        arguments.first_chunk().map(|a| a.each_ref().map(String::as_str))
+    if let Some(["count", operation, side, rounds]) = arguments
+        .first_chunk()
+        .map(|a| a.each_ref().map(String::as_str))
     {
-        return count::run(directory.path(), &runtime, (operation, side), rounds.parse().unwrap());
+        return count::run(
+            directory.path(),
+            &runtime,
+            (operation, side),
+            rounds.parse().unwrap(),
+        );
     }
     let direct = Arc::new(Direct::create(directory.path()));
     let ours = runtime.block_on(Ours::create(directory.path()));
-    CARRIERS.iter().for_each(|carrier| direct.load(carrier, ROWS));
-    CARRIERS.iter().for_each(|carrier| runtime.block_on(ours.load(carrier, ROWS)));
+    CARRIERS
+        .iter()
+        .for_each(|carrier| direct.load(carrier, ROWS));
+    CARRIERS
+        .iter()
+        .for_each(|carrier| runtime.block_on(ours.load(carrier, ROWS)));
     if arguments.iter().any(|argument| argument == "ratios") {
         ratios::print(&runtime, &direct, &ours);
     } else {
-        measure(&mut Criterion::default().configure_from_args(), &runtime, &direct, &ours);
+        measure(
+            &mut Criterion::default().configure_from_args(),
+            &runtime,
+            &direct,
+            &ours,
+        );
     }
 }
 
@@ -65,12 +80,18 @@ fn measure(criterion: &mut Criterion, runtime: &Runtime, direct: &Direct, ours: 
     let mut group = criterion.benchmark_group("partition scan");
     group.throughput(criterion::Throughput::Elements(ROWS.into()));
     group.bench_function("redb", |b| b.iter(|| direct.scan(CARRIERS[3])));
-    group.bench_function("embedded", |b| b.iter(|| runtime.block_on(ours.scan(CARRIERS[3]))));
+    group.bench_function("embedded", |b| {
+        b.iter(|| runtime.block_on(ours.scan(CARRIERS[3])))
+    });
     group.finish();
 
     let mut numbers = 0u32..;
     let mut flights = |carrier: &str| -> Vec<_> {
-        numbers.by_ref().take(100).map(|n| flight::flight(carrier, n)).collect()
+        numbers
+            .by_ref()
+            .take(100)
+            .map(|n| flight::flight(carrier, n))
+            .collect()
     };
     let mut group = criterion.benchmark_group("group transaction of 100");
     group.throughput(criterion::Throughput::Elements(100));

@@ -28,7 +28,10 @@ struct Reading {
 
 #[tokio::main]
 async fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["load", directory, rows] => load(Path::new(directory), rows.parse().unwrap()).await,
         ["scan", directory, rows] => scan(Path::new(directory), rows.parse().unwrap()).await,
@@ -44,7 +47,12 @@ fn run(sizes: &[&str]) {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for task in ["load", "scan"] {
             let mut command = Command::new(std::env::current_exe().unwrap());
-            let status = command.arg(task).arg(directory.path()).arg(rows).status().unwrap();
+            let status = command
+                .arg(task)
+                .arg(directory.path())
+                .arg(rows)
+                .status()
+                .unwrap();
             assert!(status.success(), "{task} {rows}");
         }
     }
@@ -52,7 +60,11 @@ fn run(sizes: &[&str]) {
 
 async fn open(directory: &Path) -> (EmbeddedStore, Table<Reading>) {
     let builder = EmbeddedStore::builder(directory).cache_bytes(CACHE_BYTES);
-    let store = builder.durability(Durability::Relaxed).open().await.unwrap();
+    let store = builder
+        .durability(Durability::Relaxed)
+        .open()
+        .await
+        .unwrap();
     let table = Table::new(store.clone(), "Readings").unwrap();
     (store, table)
 }
@@ -85,10 +97,18 @@ fn reading(sensor: String, number: u32) -> Reading {
 async fn scan(directory: &Path, rows: u32) {
     let (store, table) = open(directory).await;
     let started = Instant::now();
-    let count = table.query().stream().try_fold(0, async |count, _| Ok(count + 1)).await.unwrap();
+    let count = table
+        .query()
+        .stream()
+        .try_fold(0, async |count, _| Ok(count + 1))
+        .await
+        .unwrap();
     let rate = f64::from(rows) / started.elapsed().as_secs_f64();
     assert_eq!(count, rows);
-    let file = std::fs::metadata(directory.join("tables.redb")).unwrap().len() >> 20;
+    let file = std::fs::metadata(directory.join("tables.redb"))
+        .unwrap()
+        .len()
+        >> 20;
     store.close().await.unwrap();
     println!("| {rows} | {file} | {} | {rate:.0} |", peak_kib() >> 10);
 }
@@ -96,5 +116,6 @@ async fn scan(directory: &Path, rows: u32) {
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
+    line.and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok())
+        .unwrap_or_default()
 }

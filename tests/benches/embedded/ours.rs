@@ -35,7 +35,10 @@ impl Ours {
         self.store.backup(&copy).await.unwrap();
         let builder = EmbeddedStore::builder(copy).cache_bytes(CACHE_BYTES);
         let store = builder.reads(Reads::Blocking).open().await.unwrap();
-        Self { store, table: self.table.clone() }
+        Self {
+            store,
+            table: self.table.clone(),
+        }
     }
 
     pub(crate) async fn load(&self, carrier: &str, rows: u32) {
@@ -48,23 +51,40 @@ impl Ours {
     pub(crate) async fn insert_group(&self, flights: &[Flight]) {
         let partition = PartitionKey::new(flights[0].carrier.as_str()).unwrap();
         let mut group = GroupTransaction::new(partition, self.store.profile());
-        flights.iter().for_each(|f| group.push(Operation::Insert(f.to_entity().unwrap())).unwrap());
+        flights.iter().for_each(|f| {
+            group
+                .push(Operation::Insert(f.to_entity().unwrap()))
+                .unwrap()
+        });
         self.store.transact(&self.table, group).await.unwrap();
     }
 
     pub(crate) async fn insert(&self, flight: &Flight) {
-        self.store.write(&self.table, Operation::Insert(flight.to_entity().unwrap())).await.unwrap();
+        self.store
+            .write(&self.table, Operation::Insert(flight.to_entity().unwrap()))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn get(&self, key: &Key) -> Flight {
-        let entity = self.store.get(&self.table, key, None).await.unwrap().unwrap();
+        let entity = self
+            .store
+            .get(&self.table, key, None)
+            .await
+            .unwrap()
+            .unwrap();
         Flight::from_entity(entity).unwrap()
     }
 
     /// Reads a partition as a program does.
     pub(crate) async fn scan(&self, carrier: &str) -> Vec<Flight> {
         let flights = Table::<Flight>::new(self.store.clone(), self.table.clone()).unwrap();
-        flights.query().partition(Flight::partition(carrier).unwrap()).all().await.unwrap()
+        flights
+            .query()
+            .partition(Flight::partition(carrier).unwrap())
+            .all()
+            .await
+            .unwrap()
     }
 
     /// Reads a partition page by page.
@@ -72,8 +92,16 @@ impl Ours {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, carrier));
         let (mut flights, mut from) = (Vec::new(), None);
         loop {
-            let page = self.store.query(&self.table, &query, from.as_ref()).await.unwrap();
-            flights.extend(page.items.into_iter().map(|entity| Flight::from_entity(entity).unwrap()));
+            let page = self
+                .store
+                .query(&self.table, &query, from.as_ref())
+                .await
+                .unwrap();
+            flights.extend(
+                page.items
+                    .into_iter()
+                    .map(|entity| Flight::from_entity(entity).unwrap()),
+            );
             from = page.continuation;
             if from.is_none() {
                 return flights;

@@ -29,12 +29,26 @@ struct Row {
 }
 
 impl Row {
-    const fn new(what: &'static str, unit: &'static str, goal: &'static str, medians: (f64, f64)) -> Self {
-        Self { what, unit, goal, medians }
+    const fn new(
+        what: &'static str,
+        unit: &'static str,
+        goal: &'static str,
+        medians: (f64, f64),
+    ) -> Self {
+        Self {
+            what,
+            unit,
+            goal,
+            medians,
+        }
     }
 
     /// The lines of writes: their rates and the 99th percentiles of their times.
-    const fn of_writes(what: &'static str, goal: &'static str, [rates, p99]: [(f64, f64); 2]) -> [Self; 2] {
+    const fn of_writes(
+        what: &'static str,
+        goal: &'static str,
+        [rates, p99]: [(f64, f64); 2],
+    ) -> [Self; 2] {
         let times = Self::new("the same, 99th percentile of the time", "µs", "", p99);
         [Self::new(what, "per s", goal, rates), times]
     }
@@ -44,9 +58,17 @@ impl Row {
 pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
     print_line("| | other side | this library | ratio | goal | unit |\n|---|---|---|---|---|---|");
     for rows in [read_ratios, write_ratios, index_ratios] {
-        for Row { what, unit, goal, medians: (other, library) } in rows(runtime, direct, ours) {
+        for Row {
+            what,
+            unit,
+            goal,
+            medians: (other, library),
+        } in rows(runtime, direct, ours)
+        {
             let ratio = library / other;
-            print_line(&format!("| {what} | {other:.0} | {library:.0} | {ratio:.2} | {goal} | {unit} |"));
+            print_line(&format!(
+                "| {what} | {other:.0} | {library:.0} | {ratio:.2} | {goal} | {unit} |"
+            ));
         }
     }
 }
@@ -71,10 +93,19 @@ fn read_ratios(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) -> Vec<Row>
             "point get on a blocking thread, against inline",
             "per s",
             "",
-            compare(keys.len() as u32, |_| get_with(ours), |_| get_with(&blocking)),
+            compare(
+                keys.len() as u32,
+                |_| get_with(ours),
+                |_| get_with(&blocking),
+            ),
         ),
         Row::new("partition scan", "rows per s", "1.0", scans(direct, all)),
-        Row::new("partition scan, one page after another", "rows per s", "0.95", scans(direct, pages)),
+        Row::new(
+            "partition scan, one page after another",
+            "rows per s",
+            "0.95",
+            scans(direct, pages),
+        ),
     ]
 }
 
@@ -85,17 +116,35 @@ fn write_ratios(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) -> Vec<Row
         let library = library.clone();
         async move { library.insert(&flight).await }
     };
-    let single = writes(&threads(direct, of("zi")), &tasks(runtime, of("zi"), insert.clone()));
+    let single = writes(
+        &threads(direct, of("zi")),
+        &tasks(runtime, of("zi"), insert.clone()),
+    );
     let committer = Arc::new(Committer::start(direct));
     let group_commit = move |flight: Flight| {
         let committer = Arc::clone(&committer);
         async move { committer.insert(&flight).await }
     };
-    let together = writes(&tasks(runtime, of("zh"), group_commit), &tasks(runtime, of("zh"), insert));
-    let groups = Row::new("group transactions of 100", "rows per s", "1.0", groups(runtime, direct, ours));
-    let single = Row::of_writes("durable inserts, 64 at once, against a commit each", "5", single);
-    let together =
-        Row::of_writes("durable inserts, 64 at once, against group commit by hand", "0.9", together);
+    let together = writes(
+        &tasks(runtime, of("zh"), group_commit),
+        &tasks(runtime, of("zh"), insert),
+    );
+    let groups = Row::new(
+        "group transactions of 100",
+        "rows per s",
+        "1.0",
+        groups(runtime, direct, ours),
+    );
+    let single = Row::of_writes(
+        "durable inserts, 64 at once, against a commit each",
+        "5",
+        single,
+    );
+    let together = Row::of_writes(
+        "durable inserts, 64 at once, against group commit by hand",
+        "0.9",
+        together,
+    );
     [groups].into_iter().chain(single).chain(together).collect()
 }
 
@@ -116,15 +165,22 @@ fn index_ratios(runtime: &Runtime, _: &Arc<Direct>, ours: &Ours) -> Vec<Row> {
     };
     let new_trip = |first: u32| move |round, n| trip(first + unused_number(round, n));
     let plain = writes(
-        &tasks(runtime, |round, n| PlainTrip::from(trip(unused_number(round, n))), insert_plain),
+        &tasks(
+            runtime,
+            |round, n| PlainTrip::from(trip(unused_number(round, n))),
+            insert_plain,
+        ),
         &tasks(runtime, new_trip(0), insert_indexed.clone()),
     );
     let alone = writes(
         &tasks(runtime, new_trip(0), insert_requests),
         &tasks(runtime, new_trip(10_000_000), insert_indexed),
     );
-    let plain =
-        Row::of_writes("inserts with an entry in another partition, against plain ones", "0.5", plain);
+    let plain = Row::of_writes(
+        "inserts with an entry in another partition, against plain ones",
+        "0.5",
+        plain,
+    );
     let alone = Row::of_writes("the same, against their requests alone", "", alone);
     plain.into_iter().chain(alone).collect()
 }
@@ -132,7 +188,10 @@ fn index_ratios(runtime: &Runtime, _: &Arc<Direct>, ours: &Ours) -> Vec<Row> {
 /// Returns the medians of both sides, in operations per second.
 fn compare(count: u32, other: impl FnMut(usize), library: impl FnMut(usize)) -> (f64, f64) {
     let (other, library) = rounds::medians(other, library);
-    (f64::from(count) / other.as_secs_f64(), f64::from(count) / library.as_secs_f64())
+    (
+        f64::from(count) / other.as_secs_f64(),
+        f64::from(count) / library.as_secs_f64(),
+    )
 }
 
 /// Keys of random rows of all partitions, in the forms of both sides.
@@ -151,15 +210,29 @@ pub(crate) fn keys_of(carriers: &[&str]) -> Vec<(Key, Vec<u8>)> {
     (0..KEYS).map(|_| key()).collect()
 }
 
-fn point_gets(runtime: &Runtime, direct: &Direct, ours: &Ours, keys: &[(Key, Vec<u8>)]) -> (f64, f64) {
-    let redb = |_| keys.iter().for_each(|(_, key)| drop(black_box(direct.get(key))));
+fn point_gets(
+    runtime: &Runtime,
+    direct: &Direct,
+    ours: &Ours,
+    keys: &[(Key, Vec<u8>)],
+) -> (f64, f64) {
+    let redb = |_| {
+        keys.iter()
+            .for_each(|(_, key)| drop(black_box(direct.get(key))))
+    };
     compare(keys.len() as u32, redb, |_| get_all(runtime, ours, keys))
 }
 
-fn shared_gets(runtime: &Runtime, direct: &Direct, ours: &Ours, keys: &[(Key, Vec<u8>)]) -> (f64, f64) {
+fn shared_gets(
+    runtime: &Runtime,
+    direct: &Direct,
+    ours: &Ours,
+    keys: &[(Key, Vec<u8>)],
+) -> (f64, f64) {
     let redb = |_| {
         let table = direct.table();
-        keys.iter().for_each(|(_, key)| drop(black_box(direct::get(&table, key))));
+        keys.iter()
+            .for_each(|(_, key)| drop(black_box(direct::get(&table, key))));
     };
     compare(keys.len() as u32, redb, |_| get_all(runtime, ours, keys))
 }
@@ -183,7 +256,11 @@ fn groups(runtime: &Runtime, direct: &Direct, ours: &Ours) -> (f64, f64) {
         let from = round as u32 * 5000;
         (from..from + 5000).map(|n| flight("zg", n)).collect()
     };
-    let redb = |round: usize| batch(round).chunks(100).for_each(|group| direct.insert(group));
+    let redb = |round: usize| {
+        batch(round)
+            .chunks(100)
+            .for_each(|group| direct.insert(group))
+    };
     let library = |round: usize| {
         let flights = batch(round);
         runtime.block_on(async {
@@ -215,7 +292,9 @@ where
 {
     Box::new(move |round| {
         let start = |task: u32| {
-            let items: Vec<_> = (task * EACH..(task + 1) * EACH).map(|n| item(round, n)).collect();
+            let items: Vec<_> = (task * EACH..(task + 1) * EACH)
+                .map(|n| item(round, n))
+                .collect();
             let write = write.clone();
             runtime.spawn(async move {
                 let mut times = Vec::with_capacity(items.len());
@@ -252,8 +331,13 @@ fn threads<'a>(direct: &'a Direct, item: impl Fn(usize, u32) -> Flight + Sync + 
         };
         std::thread::scope(|scope| {
             let write = &write;
-            let running: Vec<_> = (0..TASKS).map(|task| scope.spawn(move || write(task))).collect();
-            running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            let running: Vec<_> = (0..TASKS)
+                .map(|task| scope.spawn(move || write(task)))
+                .collect();
+            running
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect()
         })
     })
 }
@@ -269,9 +353,11 @@ impl Runs {
     fn add(&mut self, side: &Side<'_>, round: usize) {
         let started = Instant::now();
         let mut times = side(round);
-        self.per_second.push(times.len() as f64 / started.elapsed().as_secs_f64());
+        self.per_second
+            .push(times.len() as f64 / started.elapsed().as_secs_f64());
         times.sort();
-        self.p99.push(times[times.len() * 99 / 100].as_secs_f64() * 1e6);
+        self.p99
+            .push(times[times.len() * 99 / 100].as_secs_f64() * 1e6);
     }
 }
 
@@ -279,5 +365,8 @@ impl Runs {
 fn writes(other: &Side<'_>, library: &Side<'_>) -> [(f64, f64); 2] {
     let (mut a, mut b) = (Runs::default(), Runs::default());
     rounds::medians(|round| a.add(other, round), |round| b.add(library, round));
-    [(median(a.per_second), median(b.per_second)), (median(a.p99), median(b.p99))]
+    [
+        (median(a.per_second), median(b.per_second)),
+        (median(a.p99), median(b.p99)),
+    ]
 }

@@ -10,5 +10,7 @@ pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S:
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    STANDARD.decode(<&str>::deserialize(deserializer)?).map_err(D::Error::custom)
+    STANDARD
+        .decode(<&str>::deserialize(deserializer)?)
+        .map_err(D::Error::custom)
 }

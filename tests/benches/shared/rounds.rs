@@ -7,13 +7,19 @@ use crate::median::median;
 const ROUNDS: usize = 9;
 
 /// Returns the median times of both sides. Each side gets the number of its round.
-pub(crate) fn medians(mut first: impl FnMut(usize), mut second: impl FnMut(usize)) -> (Duration, Duration) {
+pub(crate) fn medians(
+    mut first: impl FnMut(usize),
+    mut second: impl FnMut(usize),
+) -> (Duration, Duration) {
     let mut times = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         times.0.push(seconds(|| first(round)));
         times.1.push(seconds(|| second(round)));
     }
-    (Duration::from_secs_f64(median(times.0)), Duration::from_secs_f64(median(times.1)))
+    (
+        Duration::from_secs_f64(median(times.0)),
+        Duration::from_secs_f64(median(times.1)),
+    )
 }
 
 fn seconds(work: impl FnOnce()) -> f64 {

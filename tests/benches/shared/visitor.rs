@@ -128,7 +128,12 @@ impl<'de> Visitor<'de> for EntityVisitor {
     }
 }
 
-fn push(properties: &mut Properties, name: &str, of: Option<EdmType>, value: &Value<'_>) -> Option<()> {
+fn push(
+    properties: &mut Properties,
+    name: &str,
+    of: Option<EdmType>,
+    value: &Value<'_>,
+) -> Option<()> {
     let bytes;
     let value = match (value, of) {
         (Value::Null, _) => return Some(()),

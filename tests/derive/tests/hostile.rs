@@ -38,7 +38,13 @@ struct Group {
 #[derive(Clone, ::table_core::typed::TableEntity)]
 #[entity(type = "Thing", version = 2, previous = Old, partition_key = "{kind}", row_key = "{r#type:04}_{name}")]
 #[index(value, row_key = "value_{value}_{r#type:04}_{name}", payload = fields(list))]
-#[index(r#type, table = "Types", partition_key = "{r#type:04}", row_key = "type", unique = "table")]
+#[index(
+    r#type,
+    table = "Types",
+    partition_key = "{r#type:04}",
+    row_key = "type",
+    unique = "table"
+)]
 struct Thing {
     kind: Kind,
     r#type: u32,

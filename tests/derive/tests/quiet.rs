@@ -20,7 +20,11 @@ enum State {
 }
 
 #[derive(TableEntity)]
-#[entity(type = "Person", partition_key = "{country}", row_key = "{state}_{number}")]
+#[entity(
+    type = "Person",
+    partition_key = "{country}",
+    row_key = "{state}_{number}"
+)]
 #[index(telex, row_key = "telex_{telex}_{state}_{number}", payload = fields(fax))]
 struct Person {
     country: String,
@@ -139,7 +143,14 @@ macro_rules! kept {
     };
 }
 
-kept!(Kept, KeptPatch, city_of, String, i64, table_core::typed::Plain);
+kept!(
+    Kept,
+    KeptPatch,
+    city_of,
+    String,
+    i64,
+    table_core::typed::Plain
+);
 
 /// A later version, a projection and a resolver of types that are macro parameters.
 macro_rules! related {
@@ -157,7 +168,11 @@ macro_rules! related {
 
         impl From<$old> for $new {
             fn from(old: $old) -> Self {
-                Self { a: old.a, b: old.b, etag: None }
+                Self {
+                    a: old.a,
+                    b: old.b,
+                    etag: None,
+                }
             }
         }
 
@@ -193,16 +208,33 @@ related!(New, Old, Part, AnyRow);
 
 #[test]
 fn keys_and_entries_come_from_the_fields() {
-    let oslo = City { country: "no".into(), city: "oslo".into(), mayor: Some("anne".into()) };
+    let oslo = City {
+        country: "no".into(),
+        city: "oslo".into(),
+        mayor: Some("anne".into()),
+    };
     assert_eq!(oslo.entity_key().unwrap().key().row(), "city_oslo");
     assert_eq!(oslo.index_keys(0).unwrap()[0].row(), "oslo_no");
     let key = Plane::key("Airbus", 7u32).unwrap();
     assert_eq!(key.key().partition(), "Airbus");
     assert_eq!(key.key().row(), "0007");
-    let _ = (Plane::by_owner("Airbus").owner("UA").number(7u32), Plane::by_shard("UA", "Airbus"));
-    let _ = (Plane::shard_shards("Airbus"), Plane::patch().doors(3), Plane::row_prefix().number(7u32));
-    let kept = Kept { city_of: "p".into(), city: "r".into(), value: 1, text: 2 };
-    let read = <Kept as table_core::typed::FromEntity>::from_entity(kept.to_entity().unwrap()).unwrap();
+    let _ = (
+        Plane::by_owner("Airbus").owner("UA").number(7u32),
+        Plane::by_shard("UA", "Airbus"),
+    );
+    let _ = (
+        Plane::shard_shards("Airbus"),
+        Plane::patch().doors(3),
+        Plane::row_prefix().number(7u32),
+    );
+    let kept = Kept {
+        city_of: "p".into(),
+        city: "r".into(),
+        value: 1,
+        text: 2,
+    };
+    let read =
+        <Kept as table_core::typed::FromEntity>::from_entity(kept.to_entity().unwrap()).unwrap();
     assert_eq!(read.value, 1);
     assert_eq!(read.text, 2);
 }

@@ -19,7 +19,10 @@ impl Check {
     /// Returns a check, which failed if there are problems.
     pub(crate) fn of(check: impl Into<String>, problems: &[String]) -> Self {
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
-        Self { check: check.into(), problem }
+        Self {
+            check: check.into(),
+            problem,
+        }
     }
 }
 
@@ -46,8 +49,14 @@ impl<'a> Client<'a> {
     /// The Python and Node clients, for behaviours that only this library's server supports.
     pub(crate) fn of_server(service: &'a Service, sample: &'a Path) -> [Self; 2] {
         Self::both(service, sample).map(|client| {
-            let name = client.script.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let script = client.script.with_file_name(name.replace("client", "server"));
+            let name = client
+                .script
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            let script = client
+                .script
+                .with_file_name(name.replace("client", "server"));
             Self { script, ..client }
         })
     }
@@ -55,8 +64,17 @@ impl<'a> Client<'a> {
     /// The Python and Node clients.
     pub(crate) fn both(service: &'a Service, sample: &'a Path) -> [Self; 2] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop");
-        [("Python", "python3", "client.py"), ("Node", "node", "client.mjs")].map(|(name, program, script)| {
-            Self { name, program, script: directory.join(script), packages: None, service, sample }
+        [
+            ("Python", "python3", "client.py"),
+            ("Node", "node", "client.mjs"),
+        ]
+        .map(|(name, program, script)| Self {
+            name,
+            program,
+            script: directory.join(script),
+            packages: None,
+            service,
+            sample,
         })
     }
 
@@ -64,13 +82,27 @@ impl<'a> Client<'a> {
     pub(crate) fn encryption_v1(service: &'a Service, sample: &'a Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/encryption_v1.py");
         let packages = Some("INTEROP_LEGACY_PACKAGES");
-        Self { name: "Encryption v1", program: "python3", script, packages, service, sample }
+        Self {
+            name: "Encryption v1",
+            program: "python3",
+            script,
+            packages,
+            service,
+            sample,
+        }
     }
 
     /// The last client of Node with callbacks.
     pub(crate) fn azure_storage(service: &'a Service, sample: &'a Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/azure-storage.mjs");
-        Self { name: "azure-storage", program: "node", script, packages: None, service, sample }
+        Self {
+            name: "azure-storage",
+            program: "node",
+            script,
+            packages: None,
+            service,
+            sample,
+        }
     }
 
     /// The service of the client.
@@ -82,7 +114,10 @@ impl<'a> Client<'a> {
     pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
         let mut command = Command::new(self.program);
         if let Some(packages) = self.packages {
-            command.env("PYTHONPATH", std::env::var(packages).map_err(|_| format!("{packages} is not set"))?);
+            command.env(
+                "PYTHONPATH",
+                std::env::var(packages).map_err(|_| format!("{packages} is not set"))?,
+            );
         }
         let output = command
             .arg(&self.script)

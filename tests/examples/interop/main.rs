@@ -42,7 +42,11 @@ fn main() -> Result<ExitCode, Failure> {
         Some(_) => return Err(USAGE.into()),
     };
     report.print_summary()?;
-    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.passed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn on_emulator(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
@@ -79,14 +83,24 @@ fn on_server(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
         report.add(client.name, "operations on the server", client.run(&[]))?;
     }
     let azure_storage = Client::azure_storage(&service, &sample);
-    report.add(azure_storage.name, "operations on the server", azure_storage.run(&[]))?;
+    report.add(
+        azure_storage.name,
+        "operations on the server",
+        azure_storage.run(&[]),
+    )?;
     Ok(report)
 }
 
 fn everything(runtime: &Runtime, directory: &Path, service: &Service) -> Result<Report, Failure> {
     let sample = directory.join("sample.json");
-    fs::write(&sample, serde_json::to_vec(&neutral::entities(&sample::entities()))?)?;
-    let store = Arc::new(AzureTableStore::from_connection_string(&service.connection_string, None)?);
+    fs::write(
+        &sample,
+        serde_json::to_vec(&neutral::entities(&sample::entities()))?,
+    )?;
+    let store = Arc::new(AzureTableStore::from_connection_string(
+        &service.connection_string,
+        None,
+    )?);
     let mut report = runtime.block_on(run(&store, &Client::both(service, &sample)))?;
     let client = Client::encryption_v1(service, &sample);
     runtime.block_on(encryption_v1::run(&store, &client, directory, &mut report))?;
@@ -96,22 +110,52 @@ fn everything(runtime: &Runtime, directory: &Path, service: &Service) -> Result<
 async fn run(store: &AzureTableStore, clients: &[Client<'_>]) -> Result<Report, Failure> {
     let mut report = Report::default();
     let table = TableName::new("Rust")?;
-    let written = ours::write(store, &table).await.map(|()| vec![Check::of("every operation", &[])]);
+    let written = ours::write(store, &table)
+        .await
+        .map(|()| vec![Check::of("every operation", &[])]);
     report.add("Rust", "writes the sample", written.map_err(Failure::from))?;
     for client in clients {
         let theirs = TableName::new(client.name)?;
-        report.add(client.name, "reads rows of table-azure", client.run(&["read", table.as_str()]))?;
-        report.add(client.name, "writes the sample", client.run(&["write", theirs.as_str()]))?;
-        report.add(client.name, "its rows are read", Ok(ours::read(store, &theirs).await))?;
-        report.add(client.name, "its rows are read by a type", orders::read(store, client).await)?;
-        report.add(client.name, "reads rows of a type", orders::write(store, client).await)?;
-        report.add(client.name, "ETags in both directions", ours::versions(store, &table, client).await)?;
+        report.add(
+            client.name,
+            "reads rows of table-azure",
+            client.run(&["read", table.as_str()]),
+        )?;
+        report.add(
+            client.name,
+            "writes the sample",
+            client.run(&["write", theirs.as_str()]),
+        )?;
+        report.add(
+            client.name,
+            "its rows are read",
+            Ok(ours::read(store, &theirs).await),
+        )?;
+        report.add(
+            client.name,
+            "its rows are read by a type",
+            orders::read(store, client).await,
+        )?;
+        report.add(
+            client.name,
+            "reads rows of a type",
+            orders::write(store, client).await,
+        )?;
+        report.add(
+            client.name,
+            "ETags in both directions",
+            ours::versions(store, &table, client).await,
+        )?;
         report.add(
             client.name,
             "uses signatures of table-azure",
             signatures::given(store, &table, client),
         )?;
-        report.add(client.name, "its signatures are accepted", signatures::taken(&table, client).await)?;
+        report.add(
+            client.name,
+            "its signatures are accepted",
+            signatures::taken(&table, client).await,
+        )?;
     }
     Ok(report)
 }

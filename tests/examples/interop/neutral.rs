@@ -13,8 +13,13 @@ pub(crate) fn entities(entities: &[Entity]) -> Value {
 
 /// The properties of an entity by name. They are equal exactly if types and values are equal.
 pub(crate) fn properties(entity: &Entity) -> Map<String, Value> {
-    let one = |name: &str, v: ValueRef<'_>| (name.to_owned(), json!([v.edm_type().name(), value(v)]));
-    entity.properties().iter().map(|p| one(p.name(), p.value())).collect()
+    let one =
+        |name: &str, v: ValueRef<'_>| (name.to_owned(), json!([v.edm_type().name(), value(v)]));
+    entity
+        .properties()
+        .iter()
+        .map(|p| one(p.name(), p.value()))
+        .collect()
 }
 
 fn value(value: ValueRef<'_>) -> Value {

@@ -53,7 +53,9 @@ fn expected() -> [Order; 3] {
         status: Status::Open,
         priority: Priority::High,
         placed: "2024-05-01T12:00:00Z".parse().expect("a time"),
-        customer: "c9da6455-213d-42c9-9a79-3e9149a57833".parse().expect("a Guid"),
+        customer: "c9da6455-213d-42c9-9a79-3e9149a57833"
+            .parse()
+            .expect("a Guid"),
         paid: false,
         picture: None,
         tags: vec!["new".to_owned()],
@@ -69,7 +71,11 @@ fn expected() -> [Order; 3] {
         picture: Some(vec![1, 2]),
         ..open.clone()
     };
-    let reopened = Order { id: 3, status: Status::Other("Reopened".to_owned()), ..open.clone() };
+    let reopened = Order {
+        id: 3,
+        status: Status::Other("Reopened".to_owned()),
+        ..open.clone()
+    };
     [open, closed, reopened]
 }
 
@@ -78,7 +84,10 @@ fn table(store: &AzureTableStore, client: &Client<'_>) -> table_core::Result<Tab
 }
 
 /// Reads the orders that the client writes.
-pub(crate) async fn read(store: &AzureTableStore, client: &Client<'_>) -> Result<Vec<Check>, crate::Failure> {
+pub(crate) async fn read(
+    store: &AzureTableStore,
+    client: &Client<'_>,
+) -> Result<Vec<Check>, crate::Failure> {
     let orders = table(store, client)?;
     client.run::<()>(&["write_orders", orders.name().as_str()])?;
     let mut checks = Vec::new();
@@ -89,7 +98,10 @@ pub(crate) async fn read(store: &AzureTableStore, client: &Client<'_>) -> Result
             Ok(found) => Some(format!("{found:?}")),
             Err(error) => Some(error.to_string()),
         };
-        checks.push(Check { check: format!("order {}", order.id), problem });
+        checks.push(Check {
+            check: format!("order {}", order.id),
+            problem,
+        });
     }
     Ok(checks)
 }
@@ -108,10 +120,21 @@ pub(crate) async fn write(
 }
 
 /// Finds the orders that the client has written by a number of either width.
-pub(crate) async fn find(store: &AzureTableStore, client: &Client<'_>) -> Result<Vec<Check>, crate::Failure> {
+pub(crate) async fn find(
+    store: &AzureTableStore,
+    client: &Client<'_>,
+) -> Result<Vec<Check>, crate::Failure> {
     let orders = table(store, client)?;
-    let page = orders.query().partition(Order::partition()?).filter(Order::COUNT.eq(3)).all().await;
+    let page = orders
+        .query()
+        .partition(Order::partition()?)
+        .filter(Order::COUNT.eq(3))
+        .all()
+        .await;
     let ids = page.map(|orders| orders.iter().map(|order| order.id).collect::<Vec<_>>());
     let problem = (!matches!(ids.as_deref(), Ok([1, 3]))).then(|| format!("{ids:?}"));
-    Ok(vec![Check { check: "orders by a number of either width".to_owned(), problem }])
+    Ok(vec![Check {
+        check: "orders by a number of either width".to_owned(),
+        problem,
+    }])
 }

@@ -18,13 +18,18 @@ use crate::sample::{self, TYPES, entity};
 /// Writes entities with equal keys one by one, all others in groups.
 pub(crate) async fn write(store: &AzureTableStore, table: &TableName) -> Result<()> {
     store.create_table(table).await?;
-    let (single, grouped): (Vec<_>, Vec<_>) =
-        sample::entities().into_iter().partition(|e| e.key().partition() == TYPES || is_single(e.key()));
+    let (single, grouped): (Vec<_>, Vec<_>) = sample::entities()
+        .into_iter()
+        .partition(|e| e.key().partition() == TYPES || is_single(e.key()));
     for (n, entity) in single.into_iter().enumerate() {
         write_one(store, table, n, entity).await?;
     }
     for partition in DIFFICULT_KEYS {
-        let group: Vec<_> = grouped.iter().filter(|e| e.key().partition() == partition).cloned().collect();
+        let group: Vec<_> = grouped
+            .iter()
+            .filter(|e| e.key().partition() == partition)
+            .cloned()
+            .collect();
         write_group(store, table, partition, group).await?;
     }
     Ok(())
@@ -34,7 +39,12 @@ fn is_single(key: &Key) -> bool {
     key.partition() == key.row()
 }
 
-async fn write_one(store: &AzureTableStore, table: &TableName, n: usize, entity: Entity) -> Result<()> {
+async fn write_one(
+    store: &AzureTableStore,
+    table: &TableName,
+    n: usize,
+    entity: Entity,
+) -> Result<()> {
     let empty = Operation::Insert(entity.key().clone().into());
     let operation = match n % 4 {
         0 => Operation::Insert(entity),
@@ -57,10 +67,16 @@ async fn write_group(
     entities: Vec<Entity>,
 ) -> Result<()> {
     let gone = entity(partition, "gone");
-    let inserts = entities.iter().chain([&gone]).map(|e| Operation::Insert(e.key().clone().into()));
+    let inserts = entities
+        .iter()
+        .chain([&gone])
+        .map(|e| Operation::Insert(e.key().clone().into()));
     let inserts = group(store, partition, inserts)?;
     store.transact(table, inserts).await?;
-    let changes = entities.iter().enumerate().map(|(n, e)| change(n, e.clone()));
+    let changes = entities
+        .iter()
+        .enumerate()
+        .map(|(n, e)| change(n, e.clone()));
     let deletes = [Operation::Delete(gone.key().clone(), IfMatch::Any)];
     let changes = group(store, partition, changes.chain(deletes))?;
     store.transact(table, changes).await.map(drop)
@@ -91,7 +107,10 @@ pub(crate) async fn read(store: &AzureTableStore, table: &TableName) -> Vec<Chec
     for expected in sample::entities() {
         let key = expected.key();
         if key.partition() == TYPES {
-            checks.push(Check::of(key.row(), &differences(&expected, store.get_existing(table, key).await)));
+            checks.push(Check::of(
+                key.row(),
+                &differences(&expected, store.get_existing(table, key).await),
+            ));
         } else if is_single(key) {
             points.extend(differences(&expected, store.get_existing(table, key).await));
             filters.extend(differences(&expected, by_filter(store, table, key).await));
@@ -104,42 +123,64 @@ pub(crate) async fn read(store: &AzureTableStore, table: &TableName) -> Vec<Chec
 }
 
 async fn by_filter(store: &AzureTableStore, table: &TableName, key: &Key) -> Result<Entity> {
-    let (partition, row) = (Filter::eq("PartitionKey", key.partition()), Filter::eq("RowKey", key.row()));
-    let mut found = store.query_all(table, &Query::new().with_filter(partition.and(row))).await?;
+    let (partition, row) = (
+        Filter::eq("PartitionKey", key.partition()),
+        Filter::eq("RowKey", key.row()),
+    );
+    let mut found = store
+        .query_all(table, &Query::new().with_filter(partition.and(row)))
+        .await?;
     Ok(found.pop().unwrap_or_else(|| entity("nothing", "found")))
 }
 
 fn differences(expected: &Entity, found: Result<Entity>) -> Vec<String> {
     match found {
         Err(error) => vec![format!("{}: {error}", expected.key())],
-        Ok(found) if found.key() != expected.key() => vec![format!("{} for {}", found.key(), expected.key())],
+        Ok(found) if found.key() != expected.key() => {
+            vec![format!("{} for {}", found.key(), expected.key())]
+        }
         Ok(found) => unequal(&properties(expected), &properties(&found)),
     }
 }
 
 fn unequal(expected: &Map<String, Value>, found: &Map<String, Value>) -> Vec<String> {
-    let missing = expected.iter().filter(|(name, value)| found.get(*name) != Some(value));
-    let mut problems: Vec<_> = missing.map(|(n, v)| format!("{n}: {v}, found {:?}", found.get(n))).collect();
-    problems
-        .extend(found.keys().filter(|n| !expected.contains_key(*n)).map(|n| format!("{n} is unexpected")));
+    let missing = expected
+        .iter()
+        .filter(|(name, value)| found.get(*name) != Some(value));
+    let mut problems: Vec<_> = missing
+        .map(|(n, v)| format!("{n}: {v}, found {:?}", found.get(n)))
+        .collect();
+    problems.extend(
+        found
+            .keys()
+            .filter(|n| !expected.contains_key(*n))
+            .map(|n| format!("{n} is unexpected")),
+    );
     problems
 }
 
 async fn whole(store: &AzureTableStore, table: &TableName) -> Vec<String> {
     let by_key = |entities: Vec<Entity>| -> BTreeMap<_, _> {
-        entities.into_iter().map(|e| (e.key().to_string(), properties(&e))).collect()
+        entities
+            .into_iter()
+            .map(|e| (e.key().to_string(), properties(&e)))
+            .collect()
     };
     match store.query_all(table, &Query::new()).await {
         Err(error) => vec![error.to_string()],
         Ok(found) => {
             let (expected, found) = (by_key(sample::entities()), by_key(found));
-            let wrong = expected.iter().filter(|(key, value)| found.get(*key) != Some(value));
+            let wrong = expected
+                .iter()
+                .filter(|(key, value)| found.get(*key) != Some(value));
             let more = found.keys().filter(|key| !expected.contains_key(*key));
             let wrong = wrong.map(|(key, _)| match found.get(key) {
                 None => format!("{key} is missing"),
                 Some(_) => format!("{key} differs"),
             });
-            wrong.chain(more.map(|key| format!("{key} is unexpected"))).collect()
+            wrong
+                .chain(more.map(|key| format!("{key} is unexpected")))
+                .collect()
         }
     }
 }
@@ -158,14 +199,22 @@ pub(crate) async fn versions(
         .etag
         .expect("a write returns an ETag");
     let (partition, row) = (shared.key().partition(), shared.key().row());
-    let theirs: String = client.run(&["update", table.as_str(), partition, row, &ours.to_string()])?;
-    let stale = store.write(table, Operation::Replace(shared.clone(), ours.into())).await;
+    let theirs: String =
+        client.run(&["update", table.as_str(), partition, row, &ours.to_string()])?;
+    let stale = store
+        .write(table, Operation::Replace(shared.clone(), ours.into()))
+        .await;
     let current = IfMatch::Exactly(ETag::from(theirs.as_str()));
-    let current = store.write(table, Operation::Delete(shared.key().clone(), current)).await;
+    let current = store
+        .write(table, Operation::Delete(shared.key().clone(), current))
+        .await;
     let refused: &[String] = if stale.is_err_and(|e| e.is_precondition_failed()) {
         &[]
     } else {
-        &["a write under the ETag from before the other client's write was not refused".to_owned()]
+        &[
+            "a write under the ETag from before the other client's write was not refused"
+                .to_owned(),
+        ]
     };
     let accepted: Vec<_> = current.err().map(|e| e.to_string()).into_iter().collect();
     Ok(vec![

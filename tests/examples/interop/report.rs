@@ -47,6 +47,11 @@ impl Report {
 
     /// Prints the number of checks and of failed checks.
     pub(crate) fn print_summary(&self) -> io::Result<()> {
-        writeln!(io::stdout(), "\n{} checks, {} failed", self.checks, self.failed)
+        writeln!(
+            io::stdout(),
+            "\n{} checks, {} failed",
+            self.checks,
+            self.failed
+        )
     }
 }

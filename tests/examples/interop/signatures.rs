@@ -4,8 +4,8 @@ use chrono::{TimeDelta, Utc};
 use serde::Deserialize;
 use table_azure::AzureTableStore;
 use table_azure::sas::{
-    AccountPermissions, AccountResources, AccountSas, SasProtocol, SasRange, SasToken, TablePermissions,
-    TableSas,
+    AccountPermissions, AccountResources, AccountSas, SasProtocol, SasRange, SasToken,
+    TablePermissions, TableSas,
 };
 use table_core::Result;
 use table_core::model::{PartitionKey, TableName};
@@ -27,18 +27,28 @@ pub(crate) fn given(
     client: &Client<'_>,
 ) -> std::result::Result<Vec<Check>, Failure> {
     let tokens = ours(store, table)?;
-    client.run(&["use", table.as_str(), tokens[0].as_str(), tokens[1].as_str(), tokens[2].as_str()])
+    client.run(&[
+        "use",
+        table.as_str(),
+        tokens[0].as_str(),
+        tokens[1].as_str(),
+        tokens[2].as_str(),
+    ])
 }
 
 fn ours(store: &AzureTableStore, table: &TableName) -> Result<[SasToken; 3]> {
     let expires = Utc::now() + TimeDelta::hours(1);
-    let whole =
-        TableSas::new(table, TablePermissions::READ, expires).with_protocol(SasProtocol::HttpsAndHttp);
+    let whole = TableSas::new(table, TablePermissions::READ, expires)
+        .with_protocol(SasProtocol::HttpsAndHttp);
     let range = SasRange::partitions(&PartitionKey::new(FIRST)?, &PartitionKey::new(LAST)?);
     let rights = AccountPermissions::LIST | AccountPermissions::READ;
-    let account =
-        AccountSas::new(rights, AccountResources::ALL, expires).with_protocol(SasProtocol::HttpsAndHttp);
-    Ok([store.sign(&whole)?, store.sign(&whole.with_range(range))?, store.sign_account(&account)?])
+    let account = AccountSas::new(rights, AccountResources::ALL, expires)
+        .with_protocol(SasProtocol::HttpsAndHttp);
+    Ok([
+        store.sign(&whole)?,
+        store.sign(&whole.with_range(range))?,
+        store.sign_account(&account)?,
+    ])
 }
 
 /// The signatures that the other client made.
@@ -59,29 +69,52 @@ pub(crate) async fn taken(
         let url = format!("{}?{token}", client.service().endpoint);
         AzureTableStore::with_sas(&url, None)
     };
-    let (whole, range, account) =
-        (with_sas(&theirs.table)?, with_sas(&theirs.range)?, with_sas(&theirs.account)?);
-    let listed = account.all_tables(None).await.map(|tables| tables.contains(table));
+    let (whole, range, account) = (
+        with_sas(&theirs.table)?,
+        with_sas(&theirs.range)?,
+        with_sas(&theirs.account)?,
+    );
+    let listed = account
+        .all_tables(None)
+        .await
+        .map(|tables| tables.contains(table));
     Ok(vec![
         Check::of("table SAS: a read is allowed", &reads(&whole, table).await),
-        Check::of("table SAS: a write is refused", &may_not_write(&whole, table).await),
+        Check::of(
+            "table SAS: a write is refused",
+            &may_not_write(&whole, table).await,
+        ),
         Check::of("range SAS: a read is allowed", &reads(&range, table).await),
-        Check::of("account SAS: a list is allowed", &expect(matches!(listed, Ok(true)), "not listed")),
-        Check::of("account SAS: a write is refused", &may_not_write(&account, table).await),
+        Check::of(
+            "account SAS: a list is allowed",
+            &expect(matches!(listed, Ok(true)), "not listed"),
+        ),
+        Check::of(
+            "account SAS: a write is refused",
+            &may_not_write(&account, table).await,
+        ),
     ])
 }
 
 async fn reads(store: &AzureTableStore, table: &TableName) -> Vec<String> {
-    let read = store.get_existing(table, entity("it's", "it's").key()).await;
+    let read = store
+        .get_existing(table, entity("it's", "it's").key())
+        .await;
     read.err().map(|e| e.to_string()).into_iter().collect()
 }
 
 async fn may_not_write(store: &AzureTableStore, table: &TableName) -> Vec<String> {
-    let written = store.write(table, Operation::Insert(entity("a", "guest"))).await;
+    let written = store
+        .write(table, Operation::Insert(entity("a", "guest")))
+        .await;
     let refused = written.is_err_and(|e| matches!(e.kind(), ErrorKind::Forbidden(_)));
     expect(refused, "was not refused as forbidden")
 }
 
 fn expect(holds: bool, otherwise: &str) -> Vec<String> {
-    if holds { Vec::new() } else { vec![otherwise.to_owned()] }
+    if holds {
+        Vec::new()
+    } else {
+        vec![otherwise.to_owned()]
+    }
 }

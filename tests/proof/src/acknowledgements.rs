@@ -17,7 +17,12 @@ type Answer = (String, Option<Outcome>);
 
 impl Acknowledgements {
     pub(super) fn add(&self, scheduler: &Scheduler, mark: String, answer: &Result<Committed>) {
-        scheduler.note(|| format!("{mark} is answered with {:?}", answer.as_ref().map(|c| c.entries)));
+        scheduler.note(|| {
+            format!(
+                "{mark} is answered with {:?}",
+                answer.as_ref().map(|c| c.entries)
+            )
+        });
         self.outcome(mark, answer.as_ref().err().map(|e| e.outcome()));
     }
 
@@ -41,7 +46,9 @@ impl Acknowledgements {
         for (mark, answer) in self.0.lock().unwrap().iter() {
             match answer {
                 Some(Outcome::NotApplied) if scheduler.is_committed(mark) => {
-                    return Err(format!("the write {mark} was committed, and its answer was *not applied*"));
+                    return Err(format!(
+                        "the write {mark} was committed, and its answer was *not applied*"
+                    ));
                 }
                 Some(Outcome::Applied) => {
                     return Err(format!(

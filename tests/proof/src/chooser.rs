@@ -25,21 +25,37 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) const fn all_orders() -> Self {
-        Self { faults: 0, kinds: &[], faulty_tasks: (0, usize::MAX), switches: None, overlapping: false }
+        Self {
+            faults: 0,
+            kinds: &[],
+            faulty_tasks: (0, usize::MAX),
+            switches: None,
+            overlapping: false,
+        }
     }
 
     pub(super) const fn with_faults(self, faults: usize, kinds: &'static [Action]) -> Self {
-        Self { faults, kinds, ..self }
+        Self {
+            faults,
+            kinds,
+            ..self
+        }
     }
 
     /// Only tasks before `end` have faults.
     pub(super) const fn sparing_from(self, end: usize) -> Self {
-        Self { faulty_tasks: (self.faulty_tasks.0, end), ..self }
+        Self {
+            faulty_tasks: (self.faulty_tasks.0, end),
+            ..self
+        }
     }
 
     /// Only tasks from `first` on have faults.
     pub(super) const fn sparing_until(self, first: usize) -> Self {
-        Self { faulty_tasks: (first, self.faulty_tasks.1), ..self }
+        Self {
+            faulty_tasks: (first, self.faulty_tasks.1),
+            ..self
+        }
     }
 
     pub(super) const fn is_faulty(&self, task: usize) -> bool {
@@ -47,12 +63,18 @@ impl Bounds {
     }
 
     pub(super) const fn switching(self, switches: usize) -> Self {
-        Self { switches: Some(switches), ..self }
+        Self {
+            switches: Some(switches),
+            ..self
+        }
     }
 
     /// Writes send requests at the same time. That multiplies the orders, so only scenes about the overlap do it.
     pub(super) const fn overlapping(self) -> Self {
-        Self { overlapping: true, ..self }
+        Self {
+            overlapping: true,
+            ..self
+        }
     }
 
     /// The bounds as docs/proof-schedules.tsv writes them.
@@ -103,8 +125,9 @@ impl Used {
     }
 
     fn is_switch(&self, offers: &[Offer], choice: Choice) -> bool {
-        let could_go_on =
-            offers.iter().any(|(c, _)| Some(c.request.task) == self.last && c.action == Action::Run);
+        let could_go_on = offers
+            .iter()
+            .any(|(c, _)| Some(c.request.task) == self.last && c.action == Action::Run);
         could_go_on && Some(choice.request.task) != self.last
     }
 
@@ -132,7 +155,13 @@ pub(super) struct Systematic {
 
 impl Systematic {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, path: Vec::new(), depth: 0, used: Used::default(), asleep: Vec::new() }
+        Self {
+            bounds,
+            path: Vec::new(),
+            depth: 0,
+            used: Used::default(),
+            asleep: Vec::new(),
+        }
     }
 
     fn fall_asleep(&mut self, node: usize, choice: &Offer) {
@@ -144,9 +173,13 @@ impl Systematic {
             return;
         }
         let node = &self.path[node];
-        let explored = node.offers[..node.at].iter().filter(|(c, _)| !c.action.is_fault()).cloned();
+        let explored = node.offers[..node.at]
+            .iter()
+            .filter(|(c, _)| !c.action.is_fault())
+            .cloned();
         self.asleep.extend(explored);
-        self.asleep.retain(|(c, f)| c.request.task != choice.0.request.task && !f.meets(&choice.1));
+        self.asleep
+            .retain(|(c, f)| c.request.task != choice.0.request.task && !f.meets(&choice.1));
     }
 }
 
@@ -166,15 +199,24 @@ impl Choose for Systematic {
 
     fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice> {
         let asleep = |choice: &Choice| self.asleep.iter().any(|(c, _)| c == choice);
-        let open = offers.iter().filter(|(c, _)| self.used.allows(&self.bounds, &offers, *c) && !asleep(c));
+        let open = offers
+            .iter()
+            .filter(|(c, _)| self.used.allows(&self.bounds, &offers, *c) && !asleep(c));
         let open: Vec<_> = open.cloned().collect();
         if self.depth == self.path.len() {
             if open.is_empty() {
                 return None;
             }
-            self.path.push(Node { offers: open, at: 0 });
+            self.path.push(Node {
+                offers: open,
+                at: 0,
+            });
         } else {
-            let known: Vec<_> = self.path[self.depth].offers.iter().map(|(c, _)| *c).collect();
+            let known: Vec<_> = self.path[self.depth]
+                .offers
+                .iter()
+                .map(|(c, _)| *c)
+                .collect();
             let again: Vec<_> = open.iter().map(|(c, _)| *c).collect();
             assert_eq!(known, again, "a schedule did not repeat itself");
         }
@@ -236,12 +278,18 @@ impl Random {
 
     /// The same schedules, but the last task mostly continues.
     pub(super) fn steady(self) -> Self {
-        Self { steady: true, ..self }
+        Self {
+            steady: true,
+            ..self
+        }
     }
 
     /// Schedules in which the requests of a write follow each other.
     pub(super) fn one_by_one(self) -> Self {
-        Self { overlapping: false, ..self }
+        Self {
+            overlapping: false,
+            ..self
+        }
     }
 }
 
@@ -260,14 +308,25 @@ impl Choose for Random {
     }
 
     fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice> {
-        let open = offers.iter().map(|(c, _)| *c).filter(|c| self.used.allows(&self.bounds, &offers, *c));
+        let open = offers
+            .iter()
+            .map(|(c, _)| *c)
+            .filter(|c| self.used.allows(&self.bounds, &offers, *c));
         let (faults, plain): (Vec<_>, Vec<_>) = open.partition(|c| c.action.is_fault());
         let strikes = self.rng.u8(..20) == 0;
         let last = self.used.last;
-        let on: Vec<_> = plain.iter().copied().filter(|c| Some(c.request.task) == last).collect();
+        let on: Vec<_> = plain
+            .iter()
+            .copied()
+            .filter(|c| Some(c.request.task) == last)
+            .collect();
         let goes_on = self.steady && !on.is_empty() && self.rng.u8(..8) > 0;
         let plain = if goes_on { on } else { plain };
-        let choice = self.rng.choice(if strikes && !faults.is_empty() { faults } else { plain })?;
+        let choice = self.rng.choice(if strikes && !faults.is_empty() {
+            faults
+        } else {
+            plain
+        })?;
         self.used.take(&offers, choice);
         Some(choice)
     }

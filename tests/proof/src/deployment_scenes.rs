@@ -20,8 +20,8 @@ use super::final_state::{FinalState, Phase, Verdict};
 use super::journal_model::{CLIENT, LEASE, SERVER};
 use super::maintenance::FAULT;
 use super::program_versions::{
-    ADDED, Before, CODE, COUNT, Changed, Extended, Freed, Indexed, NOTE, Program, Raised, Readable, Ticket,
-    Unique,
+    ADDED, Before, CODE, COUNT, Changed, Extended, Freed, Indexed, NOTE, Program, Raised, Readable,
+    Ticket, Unique,
 };
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{ScheduledStore, UNWATCHED};
@@ -75,7 +75,15 @@ impl<P: Program> Deployment<P> {
         newer: &'static [&'static [ProgramAction]],
     ) -> Self {
         let (start, writers_start, program) = (&[("x", "a")], Duration::ZERO, PhantomData);
-        Self { start, older, newer, writers_start, watched: UNWATCHED, omitted: None, program }
+        Self {
+            start,
+            older,
+            newer,
+            writers_start,
+            watched: UNWATCHED,
+            omitted: None,
+            program,
+        }
     }
 
     const fn in_a_new_table(self) -> Self {
@@ -87,7 +95,10 @@ impl<P: Program> Deployment<P> {
     }
 
     const fn without_invariant(self, invariant: Invariant) -> Self {
-        Self { omitted: Some(invariant), ..self }
+        Self {
+            omitted: Some(invariant),
+            ..self
+        }
     }
 
     fn explore(self, chooser: impl Choose) -> Explored {
@@ -100,24 +111,37 @@ impl<P: Program> Deployment<P> {
             for actions in self.newer {
                 tasks.push(model.process::<P>(tasks.len(), actions, Duration::ZERO));
             }
-            Ok(Schedule { tasks, verdict: model.verdict() })
+            Ok(Schedule {
+                tasks,
+                verdict: model.verdict(),
+            })
         })
     }
 
     /// Explores with processes of version N that start at each time at which a build or a drop acts.
     fn at_all_moments(self, bounds: Bounds) -> Explored {
         let moments = [0, 200, 400, 600].map(Duration::from_millis);
-        Explored::sum(
-            moments.map(|writers_start| Self { writers_start, ..self }.explore(Systematic::new(bounds))),
-        )
+        Explored::sum(moments.map(|writers_start| {
+            Self {
+                writers_start,
+                ..self
+            }
+            .explore(Systematic::new(bounds))
+        }))
     }
 
     /// All actions with their marks. The flag says whether the newer program performs the action.
     fn actions(&self) -> impl Iterator<Item = (String, ProgramAction, bool)> {
-        let all =
-            self.older.iter().map(|actions| (*actions, false)).chain(self.newer.iter().map(|d| (*d, true)));
+        let all = self
+            .older
+            .iter()
+            .map(|actions| (*actions, false))
+            .chain(self.newer.iter().map(|d| (*d, true)));
         let marked = |(task, (actions, newer)): (usize, (&'static [ProgramAction], bool))| {
-            actions.iter().enumerate().map(move |(n, action)| (mark(task, n), *action, newer))
+            actions
+                .iter()
+                .enumerate()
+                .map(move |(n, action)| (mark(task, n), *action, newer))
         };
         all.enumerate().flat_map(marked)
     }
@@ -137,12 +161,22 @@ fn key(id: &str) -> Key {
 
 /// The indexes that a program declares.
 fn indexes<P: Program>() -> Vec<Index> {
-    P::SCHEMA.indexes.iter().cloned().map(|definition| Index::from_definition(definition).unwrap()).collect()
+    P::SCHEMA
+        .indexes
+        .iter()
+        .cloned()
+        .map(|definition| Index::from_definition(definition).unwrap())
+        .collect()
 }
 
 /// The id of the generation of an index that version N declares.
 fn id_before(name: &str) -> String {
-    indexes::<Before>().into_iter().find(|index| index.name() == name).unwrap().id().to_owned()
+    indexes::<Before>()
+        .into_iter()
+        .find(|index| index.name() == name)
+        .unwrap()
+        .id()
+        .to_owned()
 }
 
 #[derive(Debug)]
@@ -155,7 +189,12 @@ struct DeploymentModel<P> {
 
 impl<P> Clone for DeploymentModel<P> {
     fn clone(&self) -> Self {
-        let Self { scene, scheduler, store, acknowledgements } = self;
+        let Self {
+            scene,
+            scheduler,
+            store,
+            acknowledgements,
+        } = self;
         Self {
             scene: *scene,
             scheduler: scheduler.clone(),
@@ -188,7 +227,9 @@ impl<P: Program> DeploymentModel<P> {
         let mut options =
             IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
-        let Some(task) = task else { return IndexedTable::open(self.store.clone(), TABLE, options).await };
+        let Some(task) = task else {
+            return IndexedTable::open(self.store.clone(), TABLE, options).await;
+        };
         let store = ScheduledStore {
             store: self.store.clone(),
             scheduler: self.scheduler.clone(),
@@ -208,14 +249,18 @@ impl<P: Program> DeploymentModel<P> {
     ) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = model.open::<Q>(Some(task)).await else { return };
+            let Ok(people) = model.open::<Q>(Some(task)).await else {
+                return;
+            };
             if writers_start > Duration::ZERO {
                 sleep(writers_start).await;
             }
             for (n, action) in actions.iter().enumerate() {
                 let mark = mark(task, n);
                 let answer = perform(&people, *action, &mark).await;
-                model.scheduler.note(|| format!("task {task} ends {action:?} with {answer:?}"));
+                model
+                    .scheduler
+                    .note(|| format!("task {task} ends {action:?} with {answer:?}"));
                 model.add_answer(*action, mark, answer);
             }
         })
@@ -252,12 +297,23 @@ impl<P: Program> DeploymentModel<P> {
     /// Checks the readable indexes; then finishes the builds and drops of version N + 1 and checks all indexes. No
     /// property may be lost.
     async fn judge(&self) -> Result<Verdict> {
-        let (older, newer) = (self.open::<Before>(None).await?, self.open::<P>(None).await?);
+        let (older, newer) = (
+            self.open::<Before>(None).await?,
+            self.open::<P>(None).await?,
+        );
         // Sweeps of both programs finish the writes that are left. Unique entries are in the same table.
         let reserved = [table()];
-        older.entities().journal().sweep(&reserved, Duration::ZERO).await?;
+        older
+            .entities()
+            .journal()
+            .sweep(&reserved, Duration::ZERO)
+            .await?;
         for _ in 0..2 {
-            newer.entities().journal().sweep(&reserved, Duration::ZERO).await?;
+            newer
+                .entities()
+                .journal()
+                .sweep(&reserved, Duration::ZERO)
+                .await?;
         }
         if let Err(wrong) = self.acknowledgements.check(&self.scheduler) {
             return Ok(Err(wrong));
@@ -270,48 +326,80 @@ impl<P: Program> DeploymentModel<P> {
             return Ok(Err(format!("{wrong}, and the index is readable")));
         }
         if is_apart::<P>() && !self.is_all_readable(&newer).await? {
-            return Ok(Err("the first program of an entity type finds its indexes not readable".to_owned()));
+            return Ok(Err(
+                "the first program of an entity type finds its indexes not readable".to_owned(),
+            ));
         }
         self.finish(&newer).await?;
         if !self.is_all_readable(&newer).await? {
-            return Ok(Err(format!("the indexes are {:?}", newer.entities().declared().await?)));
+            return Ok(Err(format!(
+                "the indexes are {:?}",
+                newer.entities().declared().await?
+            )));
         }
         self.check_readable(&newer, true).await
     }
 
     async fn final_state(&self) -> Result<FinalState> {
-        FinalState::read(&self.store, &table(), &[], &Messages::default(), Phase::Swept).await
+        FinalState::read(
+            &self.store,
+            &table(),
+            &[],
+            &Messages::default(),
+            Phase::Swept,
+        )
+        .await
     }
 
     /// Compares entries with the entities: the entries of the readable indexes, or with `all` every entry.
     async fn check_readable(&self, newer: &IndexedTable<P>, all: bool) -> Result<Verdict> {
         let declared = newer.entities().declared().await?;
-        let readable = declared.into_iter().filter(|index| index.state == IndexState::Readable);
+        let readable = declared
+            .into_iter()
+            .filter(|index| index.state == IndexState::Readable);
         let definitions = readable.map(|index| index.definition.expect("of this format"));
-        let readable = definitions.map(Index::from_definition).collect::<Result<Vec<_>>>()?;
+        let readable = definitions
+            .map(Index::from_definition)
+            .collect::<Result<Vec<_>>>()?;
         let final_state = self.final_state().await?;
         if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
         let ids: Vec<_> = readable.iter().map(Index::id).collect();
-        let final_state = if all { final_state } else { final_state.of_indexes(&ids) };
+        let final_state = if all {
+            final_state
+        } else {
+            final_state.of_indexes(&ids)
+        };
         let derive = |entity: &Entity| {
             let entries = readable.iter().map(|index| index.entries(&table(), entity));
             Ok(entries.collect::<Result<Vec<_>>>()?.concat())
         };
-        final_state.check_entries(&self.store, &table(), derive).await
+        final_state
+            .check_entries(&self.store, &table(), derive)
+            .await
     }
 
     /// Whether exactly the declared indexes exist, and all are readable.
     async fn is_all_readable(&self, newer: &IndexedTable<P>) -> Result<bool> {
         let declared = newer.entities().declared().await?;
-        let mut wanted: Vec<_> = indexes::<P>().iter().map(|index| index.id().to_owned()).collect();
-        wanted.extend(indexes::<Before>().iter().map(|index| index.id().to_owned()));
+        let mut wanted: Vec<_> = indexes::<P>()
+            .iter()
+            .map(|index| index.id().to_owned())
+            .collect();
+        wanted.extend(
+            indexes::<Before>()
+                .iter()
+                .map(|index| index.id().to_owned()),
+        );
         wanted.retain(|id| !self.dropped().contains(id));
         let is_readable = |id: &String| {
-            declared.iter().any(|index| index.id() == *id && index.state == IndexState::Readable)
+            declared
+                .iter()
+                .any(|index| index.id() == *id && index.state == IndexState::Readable)
         };
-        Ok(wanted.iter().all(is_readable) && declared.iter().all(|index| wanted.contains(&index.id())))
+        Ok(wanted.iter().all(is_readable)
+            && declared.iter().all(|index| wanted.contains(&index.id())))
     }
 
     /// The generations that version N + 1 drops.
@@ -349,20 +437,24 @@ impl<P: Program> DeploymentModel<P> {
     /// Checks the counters that each program keeps in an entity that was never deleted.
     fn check_properties(&self, entities: &[Entity]) -> Verdict {
         for (id, _) in self.scene.start {
-            let was_away =
-                |action: ProgramAction| matches!(action, Insert(other, _) | Delete(other) if other == *id);
+            let was_away = |action: ProgramAction| matches!(action, Insert(other, _) | Delete(other) if other == *id);
             if self.scene.actions().any(|(_, action, _)| was_away(action)) {
                 continue;
             }
-            let done: Vec<_> =
-                self.scene.actions().filter(|(mark, ..)| self.scheduler.is_committed(mark)).collect();
+            let done: Vec<_> = self
+                .scene
+                .actions()
+                .filter(|(mark, ..)| self.scheduler.is_committed(mark))
+                .collect();
             let changes = |by_newer: bool| {
                 let done = done.iter().filter(|(_, action, newer)| {
                     matches!(action, Update(other, _) if other == id) && (*newer || !by_newer)
                 });
                 done.count()
             };
-            let noted = done.iter().any(|(_, action, _)| matches!(action, Merge(other) if other == id));
+            let noted = done
+                .iter()
+                .any(|(_, action, _)| matches!(action, Merge(other) if other == id));
             let entity = entities.iter().find(|entity| *entity.key() == key(id));
             let entity = entity.ok_or_else(|| format!("{id} is not there"))?;
             let held = |name| match entity.get(name) {
@@ -378,7 +470,9 @@ impl<P: Program> DeploymentModel<P> {
                 ));
             }
             if counts != wanted {
-                return Err(format!("{id} has the counters {counts:?}, expected {wanted:?}"));
+                return Err(format!(
+                    "{id} has the counters {counts:?}, expected {wanted:?}"
+                ));
             }
         }
         Ok(())
@@ -387,7 +481,9 @@ impl<P: Program> DeploymentModel<P> {
 
 /// Whether a program's entity type differs from that of version N.
 fn is_apart<P: Program>() -> bool {
-    P::SCHEMA.entity_type().is_disjoint_from(&Before::SCHEMA.entity_type())
+    P::SCHEMA
+        .entity_type()
+        .is_disjoint_from(&Before::SCHEMA.entity_type())
 }
 
 /// Whether a program writes a later schema version that version N can read.
@@ -398,16 +494,23 @@ fn is_readable_before<P: Program>() -> bool {
 /// Whether a write was refused because the row has schema version 2.
 fn is_of_the_later(error: &Error) -> bool {
     let text = error.to_string();
-    ["the latest version that this program can read", "is stored in version 2"]
-        .iter()
-        .any(|why| text.contains(why))
+    [
+        "the latest version that this program can read",
+        "is stored in version 2",
+    ]
+    .iter()
+    .any(|why| text.contains(why))
 }
 
 fn is_duplicate(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::DuplicateValues { .. })
 }
 
-async fn perform<P: Program>(people: &IndexedTable<P>, action: ProgramAction, mark: &str) -> Result<()> {
+async fn perform<P: Program>(
+    people: &IndexedTable<P>,
+    action: ProgramAction,
+    mark: &str,
+) -> Result<()> {
     match action {
         Insert(id, value) => people.insert(&P::new(id, value, mark)).await.map(drop),
         Update(id, value) => {
@@ -417,7 +520,10 @@ async fn perform<P: Program>(people: &IndexedTable<P>, action: ProgramAction, ma
             };
             people.update(key(id), change).await.map(drop)
         }
-        Merge(id) => people.merge(key(id), &P::noted(mark), IfMatch::Any).await.map(drop),
+        Merge(id) => people
+            .merge(key(id), &P::noted(mark), IfMatch::Any)
+            .await
+            .map(drop),
         Delete(id) => people.delete_if_exists(key(id)).await.map(drop),
         Build(name) if people.entities().state(name) == IndexState::Readable => Ok(()),
         Build(name) => people.entities().build(name)?.run().await.map(drop),
@@ -451,9 +557,13 @@ fn an_index_is_added() {
     scene
         .at_all_moments(ONE_FAULT)
         .assert_no_violation("version N writes while N + 1 adds an index, and a fault");
-    let scene = Deployment::<Indexed>::new(&[&[Insert("x", "a")]], &[&[Insert("y", "a"), Build("more")]]);
+    let scene = Deployment::<Indexed>::new(
+        &[&[Insert("x", "a")]],
+        &[&[Insert("y", "a"), Build("more")]],
+    );
     let scene = scene.in_a_new_table();
-    let explored = [ALL.switching(2), ONE_FAULT].map(|bounds| scene.explore(Systematic::new(bounds)));
+    let explored =
+        [ALL.switching(2), ONE_FAULT].map(|bounds| scene.explore(Systematic::new(bounds)));
     for (explored, more) in explored.into_iter().zip(["", ", and a fault"]) {
         explored.assert_no_violation(&format!("versions N and N + 1 open a new table{more}"));
     }
@@ -461,7 +571,8 @@ fn an_index_is_added() {
 
 #[test]
 fn an_index_has_another_definition() {
-    let scenes = [UPDATE, INSERT_AND_UPDATE].map(|older| Deployment::<Changed>::new(older, REPLACE_INDEX));
+    let scenes =
+        [UPDATE, INSERT_AND_UPDATE].map(|older| Deployment::<Changed>::new(older, REPLACE_INDEX));
     Explored::sum(scenes.map(|scene| scene.at_all_moments(ALL.switching(1))))
         .assert_no_violation("version N writes while N + 1 changes an index");
     let scene = Deployment::<Changed>::new(UPDATE, REPLACE_INDEX);
@@ -472,7 +583,8 @@ fn an_index_has_another_definition() {
 
 #[test]
 fn an_index_is_dropped() {
-    let scenes = [UPDATE, MERGE, INSERT_AND_UPDATE].map(|older| Deployment::<Freed>::new(older, DROP_INDEX));
+    let scenes =
+        [UPDATE, MERGE, INSERT_AND_UPDATE].map(|older| Deployment::<Freed>::new(older, DROP_INDEX));
     Explored::sum(scenes.map(|scene| scene.at_all_moments(ALL.switching(1))))
         .assert_no_violation("version N writes while N + 1 drops an index");
     let scene = Deployment::<Freed>::new(UPDATE, DROP_INDEX);
@@ -483,7 +595,10 @@ fn an_index_is_dropped() {
 
 #[test]
 fn a_unique_index_is_added() {
-    let older: [&[&[ProgramAction]]; 2] = [&[&[Insert("y", "a")]], &[&[Update("x", "b"), Insert("y", "a")]]];
+    let older: [&[&[ProgramAction]]; 2] = [
+        &[&[Insert("y", "a")]],
+        &[&[Update("x", "b"), Insert("y", "a")]],
+    ];
     let scenes = older.map(|older| Deployment::<Unique>::new(older, BUILD_UNIQUE));
     Explored::sum(scenes.map(|scene| scene.at_all_moments(ALL.switching(1))))
         .assert_no_violation("version N writes while N + 1 adds a unique index");
@@ -496,13 +611,24 @@ fn a_unique_index_is_added() {
 #[test]
 fn a_property_is_added() {
     let older: [&[&[ProgramAction]]; 2] = [UPDATE, MERGE];
-    let newer: [&[&[ProgramAction]]; 2] = [&[&[Update("x", "c")]], &[&[Merge("x"), Update("x", "c")]]];
-    let scenes: Vec<_> =
-        older.iter().flat_map(|older| newer.map(|newer| Deployment::<Extended>::new(older, newer))).collect();
-    Explored::sum(scenes.iter().map(|scene| scene.explore(Systematic::new(ALL.switching(2)))))
-        .assert_no_violation("version N + 1 adds a property while N writes");
-    Explored::sum(scenes.iter().map(|scene| scene.explore(Systematic::new(ONE_FAULT))))
-        .assert_no_violation("version N + 1 adds a property while N writes, and a fault");
+    let newer: [&[&[ProgramAction]]; 2] =
+        [&[&[Update("x", "c")]], &[&[Merge("x"), Update("x", "c")]]];
+    let scenes: Vec<_> = older
+        .iter()
+        .flat_map(|older| newer.map(|newer| Deployment::<Extended>::new(older, newer)))
+        .collect();
+    Explored::sum(
+        scenes
+            .iter()
+            .map(|scene| scene.explore(Systematic::new(ALL.switching(2)))),
+    )
+    .assert_no_violation("version N + 1 adds a property while N writes");
+    Explored::sum(
+        scenes
+            .iter()
+            .map(|scene| scene.explore(Systematic::new(ONE_FAULT))),
+    )
+    .assert_no_violation("version N + 1 adds a property while N writes, and a fault");
 }
 
 #[test]
@@ -531,10 +657,15 @@ fn a_second_entity_type_is_added() {
     let scene = Deployment::<Ticket>::new(UPDATE, newer).watching(CODE);
     for (scene, suffix) in [(scene, ""), (scene.in_a_new_table(), ", in a new table")] {
         let name = format!("a second entity type is added{suffix}");
-        scene.explore(Systematic::new(ALL.switching(2))).assert_no_violation(&name);
-        scene.explore(Systematic::new(ONE_FAULT)).assert_no_violation(&format!("{name}, and a fault"));
+        scene
+            .explore(Systematic::new(ALL.switching(2)))
+            .assert_no_violation(&name);
+        scene
+            .explore(Systematic::new(ONE_FAULT))
+            .assert_no_violation(&format!("{name}, and a fault"));
     }
-    let two = Deployment::<Ticket>::new(UPDATE, &[&[Insert("t", "a")], &[Insert("u", "a")]]).watching(CODE);
+    let two = Deployment::<Ticket>::new(UPDATE, &[&[Insert("t", "a")], &[Insert("u", "a")]])
+        .watching(CODE);
     two.explore(Systematic::new(ALL.switching(1)))
         .assert_no_violation("two programs add a second entity type");
 }
@@ -543,14 +674,28 @@ fn a_second_entity_type_is_added() {
 fn at_random<P: Program>(name: &str, scene: Deployment<P>) {
     let moments = [0, 200, 500].map(Duration::from_millis);
     let bounds = ALL.with_faults(2, FAULT.kinds);
-    let explored = moments.into_iter().zip((1..).step_by(1000)).map(|(writers_start, seed)| {
-        Deployment { writers_start, ..scene }.explore(Random::new(bounds, seed, 50))
-    });
+    let explored = moments
+        .into_iter()
+        .zip((1..).step_by(1000))
+        .map(|(writers_start, seed)| {
+            Deployment {
+                writers_start,
+                ..scene
+            }
+            .explore(Random::new(bounds, seed, 50))
+        });
     Explored::sum(explored).assert_no_violation(&format!("{name}, among many processes"));
 }
 
-const MANY_WRITES: &[&[ProgramAction]] =
-    &[&[Update("x", "b"), Insert("y", "a"), Merge("x"), Update("x", "a")], &[Delete("y"), Update("x", "c")]];
+const MANY_WRITES: &[&[ProgramAction]] = &[
+    &[
+        Update("x", "b"),
+        Insert("y", "a"),
+        Merge("x"),
+        Update("x", "a"),
+    ],
+    &[Delete("y"), Update("x", "c")],
+];
 
 #[test]
 fn deployments_at_random() {
@@ -558,17 +703,34 @@ fn deployments_at_random() {
         "version N + 1 adds a property",
         Deployment::<Extended>::new(MANY_WRITES, &[&[Update("x", "c"), Merge("x")]]),
     );
-    at_random("version N + 1 adds an index", Deployment::<Indexed>::new(MANY_WRITES, BUILD_AND_UPDATE));
-    at_random("version N + 1 adds an index twice", Deployment::<Indexed>::new(MANY_WRITES, BUILD_TWICE));
-    at_random("version N + 1 changes an index", Deployment::<Changed>::new(MANY_WRITES, REPLACE_INDEX));
-    at_random("version N + 1 drops an index", Deployment::<Freed>::new(MANY_WRITES, DROP_INDEX));
-    at_random("version N + 1 adds a unique index", Deployment::<Unique>::new(MANY_WRITES, BUILD_UNIQUE));
+    at_random(
+        "version N + 1 adds an index",
+        Deployment::<Indexed>::new(MANY_WRITES, BUILD_AND_UPDATE),
+    );
+    at_random(
+        "version N + 1 adds an index twice",
+        Deployment::<Indexed>::new(MANY_WRITES, BUILD_TWICE),
+    );
+    at_random(
+        "version N + 1 changes an index",
+        Deployment::<Changed>::new(MANY_WRITES, REPLACE_INDEX),
+    );
+    at_random(
+        "version N + 1 drops an index",
+        Deployment::<Freed>::new(MANY_WRITES, DROP_INDEX),
+    );
+    at_random(
+        "version N + 1 adds a unique index",
+        Deployment::<Unique>::new(MANY_WRITES, BUILD_UNIQUE),
+    );
     at_random(
         "version N + 1 raises the schema version",
         Deployment::<Raised>::new(MANY_WRITES, &[&[Update("x", "c")]]),
     );
-    let tickets: &[&[ProgramAction]] =
-        &[&[Insert("t", "a"), Update("t", "b")], &[Insert("u", "a"), Update("u", "b")]];
+    let tickets: &[&[ProgramAction]] = &[
+        &[Insert("t", "a"), Update("t", "b")],
+        &[Insert("u", "a"), Update("u", "b")],
+    ];
     at_random(
         "a second entity type is added",
         Deployment::<Ticket>::new(MANY_WRITES, tickets).watching(CODE),
@@ -578,7 +740,8 @@ fn deployments_at_random() {
 /// Without the wait for version N, which uses its cached index states, the suite finds a violation.
 #[test]
 fn deployments_wait_for_writers() {
-    let scene = Deployment::<Indexed>::new(UPDATE, BUILD_INDEX).without_invariant(Invariant::WaitForWriters);
+    let scene = Deployment::<Indexed>::new(UPDATE, BUILD_INDEX)
+        .without_invariant(Invariant::WaitForWriters);
     let explored = scene.explore(Systematic::new(ALL.switching(1)));
     explored.assert_violation_without(Invariant::WaitForWriters);
 }

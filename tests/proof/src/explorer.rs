@@ -43,9 +43,16 @@ pub(super) struct Explored {
 impl Explored {
     /// The sum of several explorations, up to the first violation.
     pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
-        let mut sum = Self { schedules: 0, orders: String::new(), wrong: None };
+        let mut sum = Self {
+            schedules: 0,
+            orders: String::new(),
+            wrong: None,
+        };
         for explored in all {
-            sum = Self { schedules: sum.schedules + explored.schedules, ..explored };
+            sum = Self {
+                schedules: sum.schedules + explored.schedules,
+                ..explored
+            };
             if sum.wrong.is_some() {
                 break;
             }
@@ -70,35 +77,53 @@ impl Explored {
             );
             return;
         };
-        let mut rows = File::options().create(true).append(true).open(file).unwrap();
+        let mut rows = File::options()
+            .create(true)
+            .append(true)
+            .open(file)
+            .unwrap();
         rows.write_all(row.as_bytes()).unwrap();
     }
 
     /// Asserts that a schedule ended with a violation because a rule of the protocol was not enforced.
     #[track_caller]
     pub(super) fn assert_violation_without(&self, invariant: Invariant) {
-        let (violation, _) =
-            self.wrong.as_ref().unwrap_or_else(|| panic!("no schedule needs the rule {invariant:?}"));
-        eprintln!("without {invariant:?}, schedule {} ends with a violation: {violation}", self.schedules);
+        let (violation, _) = self
+            .wrong
+            .as_ref()
+            .unwrap_or_else(|| panic!("no schedule needs the rule {invariant:?}"));
+        eprintln!(
+            "without {invariant:?}, schedule {} ends with a violation: {violation}",
+            self.schedules
+        );
     }
 
     /// The number of schedules that the document has for a scene.
     fn documented(&self, scene: &str) -> Option<usize> {
         let beginning = format!("{scene}\t{}\t", self.orders);
-        let mut rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix(beginning.as_str()));
+        let mut rows = DOCUMENT
+            .lines()
+            .filter_map(|line| line.strip_prefix(beginning.as_str()));
         rows.next()?.parse().ok()
     }
 }
 
 /// The document with the number of schedules of every scene.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proof-schedules.tsv");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/proof-schedules.tsv"
+    );
     fs::read_to_string(path).expect("the document is in the repository")
 });
 
 /// Runs a scene in every order that the chooser selects, until a schedule ends with a violation. The processes leave out the rule `omitted`
 /// from the start of a schedule to its verdict.
-pub(super) fn explore<S>(mut chooser: impl Choose, omitted: Option<Invariant>, scene: &S) -> Explored
+pub(super) fn explore<S>(
+    mut chooser: impl Choose,
+    omitted: Option<Invariant>,
+    scene: &S,
+) -> Explored
 where
     S: AsyncFn(&Scheduler) -> Result<Schedule>,
 {
@@ -110,11 +135,21 @@ where
             // Run the schedule again with a trace of its steps.
             let (_, wrong, steps) = run_once(&mut chooser, omitted, scene, true);
             let what = wrong.unwrap_or_else(|| "it went right the second time".to_owned());
-            let seed = chooser.seed().map_or_else(String::new, |seed| format!(" (seed {seed})"));
-            return Explored { schedules, orders, wrong: Some((what + &seed, steps)) };
+            let seed = chooser
+                .seed()
+                .map_or_else(String::new, |seed| format!(" (seed {seed})"));
+            return Explored {
+                schedules,
+                orders,
+                wrong: Some((what + &seed, steps)),
+            };
         }
         if !chooser.next() {
-            return Explored { schedules, orders, wrong: None };
+            return Explored {
+                schedules,
+                orders,
+                wrong: None,
+            };
         }
     }
 }
@@ -132,17 +167,27 @@ where
     omit(None);
     ids::start_schedule(chooser.overlaps());
     chooser.start();
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(unconstrained(async {
         let scheduler = Scheduler::new(traced);
         let schedule = scene(&scheduler).await.unwrap();
         omit(omitted);
-        if !RunningTasks::new(schedule.tasks).run_schedule(&scheduler, chooser).await {
+        if !RunningTasks::new(schedule.tasks)
+            .run_schedule(&scheduler, chooser)
+            .await
+        {
             return (false, None, Vec::new());
         }
         let wrong = match scheduler.violation() {
             Some(wrong) => Some(wrong),
-            None => schedule.verdict.await.unwrap_or_else(|error| Some(error.to_string())),
+            None => schedule
+                .verdict
+                .await
+                .unwrap_or_else(|error| Some(error.to_string())),
         };
         (true, wrong, scheduler.trace())
     }))
@@ -194,7 +239,10 @@ impl RunningTasks {
         let running = |task| {
             let waker = Arc::new(TaskWaker::default());
             waker.woken.store(true, Ordering::SeqCst);
-            RunningTask { task: Some(task), waker }
+            RunningTask {
+                task: Some(task),
+                waker,
+            }
         };
         Self(tasks.into_iter().map(running).collect())
     }
@@ -221,7 +269,9 @@ impl RunningTasks {
                 }
                 continue;
             }
-            let Some(choice) = chooser.choose(offers(scheduler, chooser.bounds())) else { return false };
+            let Some(choice) = chooser.choose(offers(scheduler, chooser.bounds())) else {
+                return false;
+            };
             self.apply(scheduler, choice).await;
         }
         true
@@ -266,7 +316,11 @@ impl RunningTasks {
             while !scheduler.is_stalled(task) && running.waker.woken.swap(false, Ordering::SeqCst) {
                 let Some(task) = &mut running.task else { break };
                 let waker = Waker::from(running.waker.clone());
-                if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                if task
+                    .as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_ready()
+                {
                     running.task = None;
                 }
                 running.add_background();
@@ -282,9 +336,15 @@ impl RunningTasks {
                 *running.waker.listener.lock().unwrap() = Some(context.waker().clone());
             }
             let can_go_on = |(task, a): (usize, &RunningTask)| {
-                a.task.is_some() && a.waker.woken.load(Ordering::SeqCst) && !scheduler.is_stalled(task)
+                a.task.is_some()
+                    && a.waker.woken.load(Ordering::SeqCst)
+                    && !scheduler.is_stalled(task)
             };
-            if self.0.iter().enumerate().any(can_go_on) { Poll::Ready(()) } else { Poll::Pending }
+            if self.0.iter().enumerate().any(can_go_on) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -293,14 +353,40 @@ impl RunningTasks {
 /// All possible next choices, those without a fault first.
 fn offers(scheduler: &Scheduler, bounds: &Bounds) -> Vec<Offer> {
     let waiting = scheduler.waiting();
-    let runs =
-        waiting.iter().map(|(request, f, _)| (Choice { request: *request, action: Action::Run }, f.clone()));
+    let runs = waiting.iter().map(|(request, f, _)| {
+        (
+            Choice {
+                request: *request,
+                action: Action::Run,
+            },
+            f.clone(),
+        )
+    });
     let late = scheduler.late().into_iter();
-    let arrivals = late.map(|(request, f)| (Choice { request, action: Action::Arrive }, f));
+    let arrivals = late.map(|(request, f)| {
+        (
+            Choice {
+                request,
+                action: Action::Arrive,
+            },
+            f,
+        )
+    });
     let mut offers: Vec<_> = runs.chain(arrivals).collect();
-    for (request, footprint, writes) in waiting.iter().filter(|(id, ..)| bounds.is_faulty(id.task)) {
-        for action in bounds.kinds.iter().filter(|action| *writes || action.can_happen_to_reads()) {
-            offers.push((Choice { request: *request, action: *action }, footprint.clone()));
+    for (request, footprint, writes) in waiting.iter().filter(|(id, ..)| bounds.is_faulty(id.task))
+    {
+        for action in bounds
+            .kinds
+            .iter()
+            .filter(|action| *writes || action.can_happen_to_reads())
+        {
+            offers.push((
+                Choice {
+                    request: *request,
+                    action: *action,
+                },
+                footprint.clone(),
+            ));
         }
     }
     offers

@@ -51,7 +51,11 @@ impl FinalState {
             entities: Vec::new(),
             entries: Vec::new(),
         };
-        let elsewhere = tables.iter().copied().map(TableName::new).collect::<Result<Vec<_>, _>>()?;
+        let elsewhere = tables
+            .iter()
+            .copied()
+            .map(TableName::new)
+            .collect::<Result<Vec<_>, _>>()?;
         for table in std::iter::once(people.clone()).chain(elsewhere) {
             for row in store.query_all(&table, &Query::new()).await? {
                 this.add(&table, people, row);
@@ -67,7 +71,13 @@ impl FinalState {
         } else if row.key().is_system() && !is_entry {
             // The manifest, or the row that says to which table a table of entries belongs.
         } else if is_entry || table != people {
-            self.entries.push((Location { table: table.clone(), key: row.key().clone() }, row));
+            self.entries.push((
+                Location {
+                    table: table.clone(),
+                    key: row.key().clone(),
+                },
+                row,
+            ));
         } else {
             self.entities.push(row);
         }
@@ -80,7 +90,8 @@ impl FinalState {
 
     /// The same state with the entries of some indexes only.
     pub(super) fn of_indexes(mut self, ids: &[&str]) -> Self {
-        self.entries.retain(|(_, row)| Entry::index_of(row).is_some_and(|id| ids.contains(&id)));
+        self.entries
+            .retain(|(_, row)| Entry::index_of(row).is_some_and(|id| ids.contains(&id)));
         self
     }
 
@@ -91,14 +102,24 @@ impl FinalState {
             return Err(format!("{} tickets are left", self.tickets));
         }
         let is_abort = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("abort"));
-        if let Some(row) = self.journal.iter().find(|row| !is_abort(row) || self.phase == Phase::Swept) {
+        if let Some(row) = self
+            .journal
+            .iter()
+            .find(|row| !is_abort(row) || self.phase == Phase::Swept)
+        {
             return Err(format!("the journal row {} is left", row.key()));
         }
-        if let Some(entity) = self.entities.iter().find(|entity| journal_key(entity).is_some()) {
+        if let Some(entity) = self
+            .entities
+            .iter()
+            .find(|entity| journal_key(entity).is_some())
+        {
             return Err(format!("the mark of {} is left", entity.key()));
         }
         let left = self.entries.iter().find(|(_, row)| is_pending(row));
-        left.map_or(Ok(()), |(_, row)| Err(format!("the reservation {} is left", row.key())))
+        left.map_or(Ok(()), |(_, row)| {
+            Err(format!("the reservation {} is left", row.key()))
+        })
     }
 
     /// Checks that the entities have exactly these entries.
@@ -116,7 +137,10 @@ impl FinalState {
                 if entry.shape.is_shared() {
                     lists.entry(at).or_insert_with(BTreeSet::new).insert(owner);
                 } else if let Some((other, _)) = rows.insert(at, (owner, wanted)) {
-                    return Ok(Err(format!("{other} and {} have the same entry key", entity.key())));
+                    return Ok(Err(format!(
+                        "{other} and {} have the same entry key",
+                        entity.key()
+                    )));
                 }
             }
         }
@@ -131,12 +155,20 @@ impl FinalState {
                 }),
             };
             if !held {
-                return Ok(Err(format!("the entry {} belongs to no entity: {row:?}", at.key)));
+                return Ok(Err(format!(
+                    "the entry {} belongs to no entity: {row:?}",
+                    at.key
+                )));
             }
         }
-        let lost = rows.pop_first().map(|(at, (owner, _))| format!("{owner} has no entry {}", at.key));
-        let lost =
-            lost.or_else(|| lists.pop_first().map(|(at, o)| format!("there is no list {} of {o:?}", at.key)));
+        let lost = rows
+            .pop_first()
+            .map(|(at, (owner, _))| format!("{owner} has no entry {}", at.key));
+        let lost = lost.or_else(|| {
+            lists
+                .pop_first()
+                .map(|(at, o)| format!("there is no list {} of {o:?}", at.key))
+        });
         Ok(lost.map_or(Ok(()), Err))
     }
 }
@@ -146,8 +178,14 @@ async fn members_of(
     at: &Location,
     row: &Entity,
 ) -> Result<BTreeSet<table_core::model::Key>> {
-    let members = SharedRows { store, blobs: None }.members_of(at, row).await?;
-    Ok(members.and_then(|m| m.keys()).unwrap_or_default().into_iter().collect())
+    let members = SharedRows { store, blobs: None }
+        .members_of(at, row)
+        .await?;
+    Ok(members
+        .and_then(|m| m.keys())
+        .unwrap_or_default()
+        .into_iter()
+        .collect())
 }
 
 /// The key of the journal row of the move that has marked an entity.
@@ -157,5 +195,8 @@ pub(super) fn journal_key(entity: &Entity) -> Option<Key> {
 
 /// Whether an entry's row has all wanted properties.
 fn holds(row: &Entity, wanted: &Entity) -> bool {
-    wanted.properties().iter().all(|p| row.get(p.name()) == Some(p.value()))
+    wanted
+        .properties()
+        .iter()
+        .all(|p| row.get(p.name()) == Some(p.value()))
 }

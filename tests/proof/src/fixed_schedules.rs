@@ -21,7 +21,8 @@ use tokio::time::sleep;
 use super::Invariant;
 use super::omission::omit;
 use crate::patterns::index::{
-    Index, IndexOptions, IndexQuery, IndexedEntities, Overflow, Payload, Placement, ScrubMode, Shape, Trust,
+    Index, IndexOptions, IndexQuery, IndexedEntities, Overflow, Payload, Placement, ScrubMode,
+    Shape, Trust,
 };
 use crate::patterns::journal::Entries;
 
@@ -46,7 +47,13 @@ impl HoldingStore {
     fn new(inner: &MemoryStore) -> Arc<Self> {
         let (held, go) = (Notify::new(), Notify::new());
         let (hold, hold_answer) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { inner: inner.clone(), hold, hold_answer, held, go })
+        Arc::new(Self {
+            inner: inner.clone(),
+            hold,
+            hold_answer,
+            held,
+            go,
+        })
     }
 
     fn hold(&self, first: impl Fn(&Operation) -> bool + Send + Sync + 'static) {
@@ -54,7 +61,10 @@ impl HoldingStore {
     }
 
     fn hold_answer(&self, first: impl Fn(&Operation) -> bool + Send + Sync + 'static) {
-        *self.hold_answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
+        *self
+            .hold_answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
     }
 
     async fn hold_or_pass(&self, hold: &Mutex<Option<Predicate>>, operations: &[Operation]) {
@@ -101,7 +111,10 @@ fn table() -> TableName {
 }
 
 impl TwoProcesses {
-    async fn new(indexes: impl Fn() -> Result<Vec<Index>>, omitted: Option<Invariant>) -> Result<Self> {
+    async fn new(
+        indexes: impl Fn() -> Result<Vec<Index>>,
+        omitted: Option<Invariant>,
+    ) -> Result<Self> {
         omit(None);
         let store = MemoryStore::new();
         store.create_table(&table()).await?;
@@ -111,12 +124,20 @@ impl TwoProcesses {
         let options = || IndexOptions {
             blobs: Some(blobs.clone()),
             concurrency: 1,
-            ..IndexOptions::default().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer)
+            ..IndexOptions::default()
+                .with_clearing(crate::patterns::journal::Clearing::BeforeAnswer)
         };
-        let slow = IndexedEntities::open(holding_store.clone(), table(), indexes()?, options()).await?;
-        let quick = IndexedEntities::open(Arc::new(store.clone()), table(), indexes()?, options()).await?;
+        let slow =
+            IndexedEntities::open(holding_store.clone(), table(), indexes()?, options()).await?;
+        let quick =
+            IndexedEntities::open(Arc::new(store.clone()), table(), indexes()?, options()).await?;
         omit(omitted);
-        Ok(Self { store, holding_store, slow, quick })
+        Ok(Self {
+            store,
+            holding_store,
+            slow,
+            quick,
+        })
     }
 
     /// Starts work of the slow process and waits until a request is held.
@@ -154,7 +175,10 @@ impl TwoProcesses {
     /// Changes a property that is in no key of an index.
     async fn quick_touch(&self, key: &Key) -> Result<()> {
         let touch = |old: Option<&Entity>| Ok(old.map(|old| old.clone().with("Age", 42)));
-        assert_eq!(self.quick.modify(key, touch).await?.entries, Entries::Applied);
+        assert_eq!(
+            self.quick.modify(key, touch).await?.entries,
+            Entries::Applied
+        );
         Ok(())
     }
 
@@ -191,14 +215,19 @@ fn with_email(id: u32) -> Entity {
 
 fn by_email() -> Result<Vec<Index>> {
     let index = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
-    Ok(vec![index.unique_within_table().with_payload(Payload::Full)])
+    Ok(vec![
+        index.unique_within_table().with_payload(Payload::Full),
+    ])
 }
 
 fn inserts(id: u32) -> impl Fn(&Operation) -> bool + Send + Sync + 'static {
     move |operation| matches!(operation, Operation::Insert(_)) && *operation.key() == key(id)
 }
 
-fn on(kind: OperationKind, partition: &'static str) -> impl Fn(&Operation) -> bool + Send + Sync + 'static {
+fn on(
+    kind: OperationKind,
+    partition: &'static str,
+) -> impl Fn(&Operation) -> bool + Send + Sync + 'static {
     move |operation| operation.kind() == kind && operation.key().partition() == partition
 }
 
@@ -209,7 +238,10 @@ type Wrong = Result<Option<String>>;
 async fn pass_address_to_another_entity(processes: &TwoProcesses) -> Result<()> {
     processes.quick_touch(&key(1)).await?;
     processes.quick_delete(&key(1)).await?;
-    assert_eq!(processes.quick.insert(with_email(2)).await?.entries, Entries::Applied);
+    assert_eq!(
+        processes.quick.insert(with_email(2)).await?.entries,
+        Entries::Applied
+    );
     processes.holding_store.go.notify_one();
     Ok(())
 }
@@ -244,7 +276,9 @@ async fn upsert_after_a_read_without_entity(omitted: Option<Invariant>) -> Wrong
     let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
         Box::pin(async move { slow.upsert(with_email(1)).await })
     };
-    let slow = processes.begin(on(OperationKind::Insert, "u_ken@x"), work).await;
+    let slow = processes
+        .begin(on(OperationKind::Insert, "u_ken@x"), work)
+        .await;
     processes.quick.insert(with_email(1)).await?;
     processes.go_on(inserts(1)).await;
     pass_address_to_another_entity(&processes).await?;
@@ -271,7 +305,11 @@ async fn delete_during_a_release(omitted: Option<Invariant>) -> Wrong {
     processes.quick_delete(&key(1)).await?;
     processes.holding_store.go.notify_one();
     assert!(slow.await.unwrap().unwrap_err().is_already_exists());
-    processes.quick.journal().sweep(&[table()], Duration::ZERO).await?;
+    processes
+        .quick
+        .journal()
+        .sweep(&[table()], Duration::ZERO)
+        .await?;
     processes.scrubbed("email").await
 }
 
@@ -279,33 +317,54 @@ async fn delete_during_a_release(omitted: Option<Invariant>) -> Wrong {
 /// the slow process continues its round with the versions that it has read.
 async fn delete_of_an_entity_that_returns(omitted: Option<Invariant>) -> Wrong {
     let indexes = || {
-        let city = Index::keyed("city", Placement::OtherPartition, "c_{City}", "{PartitionKey}_{RowKey}")?;
+        let city = Index::keyed(
+            "city",
+            Placement::OtherPartition,
+            "c_{City}",
+            "{PartitionKey}_{RowKey}",
+        )?;
         let email = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
         let phone = Index::keyed("phone", Placement::OtherPartition, "v_{Phone}", "phone")?;
         let city = city.with_payload(Payload::Full);
-        Ok(vec![city, email.unique_within_table(), phone.unique_within_table()])
+        Ok(vec![
+            city,
+            email.unique_within_table(),
+            phone.unique_within_table(),
+        ])
     };
     let person = || with_email(1).with("City", "rome").with("Phone", "7");
     let processes = TwoProcesses::new(indexes, omitted).await?;
     processes.quick.insert(person()).await?;
     let old = processes.slow.get_existing(&key(1)).await?;
-    let work =
-        |slow: IndexedEntities| -> BoxFuture<'static, _> { Box::pin(async move { slow.delete(&old).await }) };
-    let slow = processes.begin(on(OperationKind::Delete, "u_ken@x"), work).await;
+    let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
+        Box::pin(async move { slow.delete(&old).await })
+    };
+    let slow = processes
+        .begin(on(OperationKind::Delete, "u_ken@x"), work)
+        .await;
     processes.quick.insert(person()).await?;
     processes.go_on(on(OperationKind::Replace, "u_ken@x")).await;
     // The unique row is settled for the entity that exists again; the round continues with that.
     sleep(Duration::from_secs(35)).await;
-    processes.go_on_to_answer(on(OperationKind::Replace, "u_ken@x")).await;
+    processes
+        .go_on_to_answer(on(OperationKind::Replace, "u_ken@x"))
+        .await;
     processes.quick_delete(&key(1)).await?;
     processes.holding_store.go.notify_one();
     slow.await.unwrap()?;
-    processes.quick.journal().sweep(&[table()], Duration::ZERO).await?;
+    processes
+        .quick
+        .journal()
+        .sweep(&[table()], Duration::ZERO)
+        .await?;
     processes.scrubbed("city").await
 }
 
 /// The slow process inserts an entity whose reference is in the list already. The quick one deletes the entity.
-async fn insert_into_a_list_that_has_the_reference(shape: Shape, omitted: Option<Invariant>) -> Wrong {
+async fn insert_into_a_list_that_has_the_reference(
+    shape: Shape,
+    omitted: Option<Invariant>,
+) -> Wrong {
     let indexes = || {
         let index = Index::keyed("team", Placement::SamePartition, "", "team_{Team}")?;
         Ok(vec![index.with_shape(shape.clone())])
@@ -329,15 +388,24 @@ async fn insert_into_a_list_that_has_the_reference(shape: Shape, omitted: Option
 /// The slow process inserts an entity whose copy exists already. The quick one deletes the entity.
 async fn insert_with_an_existing_copy(omitted: Option<Invariant>) -> Wrong {
     let indexes = || {
-        let boss = Index::new("boss", Placement::SamePartition, "1", |e: &Entity| match e.key().row() {
+        let boss = Index::new("boss", Placement::SamePartition, "1", |e: &Entity| match e
+            .key()
+            .row()
+        {
             "e_1" => Key::new("d", "z_boss").map(Some),
             _ => Ok(None),
         });
         let fields = vec!["Age".into()].into();
-        Ok(vec![boss.with_shape(Shape::Copy { prefix: "Of".into(), fields })])
+        Ok(vec![boss.with_shape(Shape::Copy {
+            prefix: "Of".into(),
+            fields,
+        })])
     };
     let processes = TwoProcesses::new(indexes, omitted).await?;
-    processes.quick.insert(Entity::new("d", "z_boss")?.with("Name", "boss")).await?;
+    processes
+        .quick
+        .insert(Entity::new("d", "z_boss")?.with("Name", "boss"))
+        .await?;
     processes.quick.insert(user(1)).await?;
     let work = |slow: IndexedEntities| -> BoxFuture<'static, _> {
         Box::pin(async move { slow.insert(user(1)).await })
@@ -346,12 +414,24 @@ async fn insert_with_an_existing_copy(omitted: Option<Invariant>) -> Wrong {
     processes.quick_delete(&key(1)).await?;
     processes.holding_store.go.notify_one();
     slow.await.unwrap()?;
-    let boss = processes.quick.get_existing(&Key::new("d", "z_boss")?).await?;
-    Ok(boss.entity().get("OfAge").is_none().then(|| "the copy is missing".to_owned()))
+    let boss = processes
+        .quick
+        .get_existing(&Key::new("d", "z_boss")?)
+        .await?;
+    Ok(boss
+        .entity()
+        .get("OfAge")
+        .is_none()
+        .then(|| "the copy is missing".to_owned()))
 }
 
 fn city() -> Result<Index> {
-    Index::keyed("city", Placement::OtherPartition, "c_{City}", "{PartitionKey}_{RowKey}")
+    Index::keyed(
+        "city",
+        Placement::OtherPartition,
+        "c_{City}",
+        "{PartitionKey}_{RowKey}",
+    )
 }
 
 /// Two processes drop an index, the second one while the first one waits for the readers of the state before. Another program inserts, and a
@@ -376,7 +456,10 @@ async fn two_drops(omitted: Option<Invariant>) -> Wrong {
     let store = HoldingStore::new(&processes.store);
     let other = IndexedEntities::open(store, table(), Vec::new(), IndexOptions::default()).await?;
     other.insert(user(2).with("City", "rome")).await?;
-    let found = reader.all("city", &IndexQuery::partition("c_rome"), Trust::Entity).await?.len();
+    let found = reader
+        .all("city", &IndexQuery::partition("c_rome"), Trust::Entity)
+        .await?
+        .len();
     Ok((found < 2).then(|| format!("a lookup by a readable index finds {found} of 2 entities")))
 }
 
@@ -388,10 +471,14 @@ async fn two_generations(omitted: Option<Invariant>) -> Wrong {
     let open = async |index: Index| {
         let store = HoldingStore::new(&processes.store);
         let opened =
-            IndexedEntities::open(store.clone(), table(), vec![index], IndexOptions::local()).await?;
+            IndexedEntities::open(store.clone(), table(), vec![index], IndexOptions::local())
+                .await?;
         Ok::<_, table_core::store::Error>((store, opened))
     };
-    let ((held, slow), (_, quick)) = (open(city()?).await?, open(city()?.with_payload(Payload::Full)).await?);
+    let ((held, slow), (_, quick)) = (
+        open(city()?).await?,
+        open(city()?.with_payload(Payload::Full)).await?,
+    );
     held.hold(|operation| operation.key().row().starts_with("index~"));
     let late = {
         let slow = slow.clone();
@@ -415,7 +502,10 @@ async fn two_generations(omitted: Option<Invariant>) -> Wrong {
 
 /// A list in chunks of few references.
 fn chunked() -> Shape {
-    Shape::List { bytes: 256, overflow: Overflow::Entities }
+    Shape::List {
+        bytes: 256,
+        overflow: Overflow::Entities,
+    }
 }
 
 async fn play(schedule: &str, omitted: Option<Invariant>) -> Wrong {
@@ -441,13 +531,28 @@ async fn play(schedule: &str, omitted: Option<Invariant>) -> Wrong {
 
 /// The schedules, and the rule that each one needs.
 const SCHEDULES: [(&str, Invariant); 10] = [
-    ("insert of an existing entity", Invariant::AbortBeforeSettling),
-    ("upsert_after_a_read_without_entity", Invariant::AbortBeforeSettling),
+    (
+        "insert of an existing entity",
+        Invariant::AbortBeforeSettling,
+    ),
+    (
+        "upsert_after_a_read_without_entity",
+        Invariant::AbortBeforeSettling,
+    ),
     ("delete during a release", Invariant::AbortBeforeSettling),
     ("delete of an entity that returns", Invariant::OneVersion),
-    ("insert into a list that has the reference", Invariant::ConditionOnUnchanged),
-    ("insert into a blob that has the reference", Invariant::ConditionOnUnchanged),
-    ("insert into a chunk that has the reference", Invariant::ConditionOnUnchanged),
+    (
+        "insert into a list that has the reference",
+        Invariant::ConditionOnUnchanged,
+    ),
+    (
+        "insert into a blob that has the reference",
+        Invariant::ConditionOnUnchanged,
+    ),
+    (
+        "insert into a chunk that has the reference",
+        Invariant::ConditionOnUnchanged,
+    ),
     ("copied already", Invariant::ConditionOnUnchanged),
     ("two drops", Invariant::WaitForFound),
     ("two generations", Invariant::DeclareInVersion),
@@ -465,8 +570,8 @@ async fn schedules_of_fixed_bugs_have_no_violation() {
 async fn every_rule_of_these_schedules_is_needed() {
     for (schedule, invariant) in SCHEDULES {
         let wrong = play(schedule, Some(invariant)).await.unwrap();
-        let wrong =
-            wrong.unwrap_or_else(|| panic!("{schedule}: nothing notices that {invariant:?} is broken"));
+        let wrong = wrong
+            .unwrap_or_else(|| panic!("{schedule}: nothing notices that {invariant:?} is broken"));
         eprintln!("{schedule}: without {invariant:?}, {wrong}");
     }
 }

@@ -25,7 +25,11 @@ thread_local! {
 
 /// Starts the ids of a schedule.
 pub(super) fn start_schedule(overlapping: bool) {
-    IDS.set(Some(Ids { task: usize::MAX, overlapping, ..Ids::default() }));
+    IDS.set(Some(Ids {
+        task: usize::MAX,
+        overlapping,
+        ..Ids::default()
+    }));
 }
 
 /// Says that a program of this schedule writes plain rows.
@@ -60,7 +64,10 @@ pub(crate) fn in_background(work: BoxFuture<'static, ()>) -> Option<BoxFuture<'s
 
 /// The work that the current task has left to the background.
 pub(super) fn take_background() -> Vec<BoxFuture<'static, ()>> {
-    IDS.with_borrow_mut(|ids| ids.as_mut().map_or_else(Vec::new, |ids| std::mem::take(&mut ids.background)))
+    IDS.with_borrow_mut(|ids| {
+        ids.as_mut()
+            .map_or_else(Vec::new, |ids| std::mem::take(&mut ids.background))
+    })
 }
 
 /// Sets the task that runs now.

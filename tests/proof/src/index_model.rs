@@ -18,7 +18,8 @@ use super::scheduled_queue::{Messages, ScheduledQueue};
 use super::scheduled_store::{MARK, ScheduledStore};
 use super::scheduler::Scheduler;
 use crate::patterns::index::{
-    Index, IndexOptions, IndexedEntities, Location, Payload, Placement, ScrubMode, ScrubReport, Shape, Stored,
+    Index, IndexOptions, IndexedEntities, Location, Payload, Placement, ScrubMode, ScrubReport,
+    Shape, Stored,
 };
 use crate::patterns::journal::{Change, Recovery, Timing};
 
@@ -61,7 +62,9 @@ pub(super) fn index(kind: EntryKind) -> Index {
         _ => Placement::OtherTable(table("Late")),
     };
     let index = Index::new(INDEX, placement, "1", move |e| {
-        let Some(ValueRef::String(value)) = e.get(VALUE) else { return Ok(None) };
+        let Some(ValueRef::String(value)) = e.get(VALUE) else {
+            return Ok(None);
+        };
         match kind {
             EntryKind::Rows => Key::new(value, e.key().row()),
             EntryKind::Unique | EntryKind::Lists => Key::new(value, ""),
@@ -82,8 +85,11 @@ pub(super) fn index(kind: EntryKind) -> Index {
 
 impl IndexModel {
     pub(super) async fn new(scheduler: &Scheduler, scene: IndexScene) -> Result<Self> {
-        let (store, messages, acknowledgements) =
-            (MemoryStore::new(), Messages::default(), Acknowledgements::default());
+        let (store, messages, acknowledgements) = (
+            MemoryStore::new(),
+            Messages::default(),
+            Acknowledgements::default(),
+        );
         store.create_table(&table("People")).await?;
         store.create_table(&table("Late")).await?;
         let (finished, reports) = (Arc::default(), Arc::default());
@@ -96,8 +102,11 @@ impl IndexModel {
             finished,
             reports,
         };
-        let knows =
-            if scene.maintenance == Maintenance::Build { Vec::new() } else { vec![index(scene.kind)] };
+        let knows = if scene.maintenance == Maintenance::Build {
+            Vec::new()
+        } else {
+            vec![index(scene.kind)]
+        };
         let founder = model.open(None, knows).await?;
         for (id, value) in scene.start {
             founder.insert(entity(id, value)).await?;
@@ -109,20 +118,35 @@ impl IndexModel {
     }
 
     fn entry_at(&self, entity: &Entity) -> Result<Location> {
-        Ok(index(self.scene.kind).entries(&table("People"), entity)?.remove(0).location)
+        Ok(index(self.scene.kind)
+            .entries(&table("People"), entity)?
+            .remove(0)
+            .location)
     }
 
     /// Removes the entry of the first entity, and adds a dangling entry.
     async fn damage(&self) -> Result<()> {
         let (id, value) = self.scene.start[0];
-        let (lost, stray) = (self.entry_at(&entity(id, value))?, self.entry_at(&entity(id, STRAY))?);
+        let (lost, stray) = (
+            self.entry_at(&entity(id, value))?,
+            self.entry_at(&entity(id, STRAY))?,
+        );
         let row = self.store.get_existing(&lost.table, &lost.key).await?;
-        self.store.write(&lost.table, Operation::Delete(lost.key, IfMatch::Any)).await?;
-        self.store.write(&stray.table, Operation::Insert(row.with_key(stray.key))).await.map(drop)
+        self.store
+            .write(&lost.table, Operation::Delete(lost.key, IfMatch::Any))
+            .await?;
+        self.store
+            .write(&stray.table, Operation::Insert(row.with_key(stray.key)))
+            .await
+            .map(drop)
     }
 
     /// A process. With a task, its requests wait for the scheduler from now on.
-    pub(super) async fn open(&self, task: Option<usize>, indexes: Vec<Index>) -> Result<IndexedEntities> {
+    pub(super) async fn open(
+        &self,
+        task: Option<usize>,
+        indexes: Vec<Index>,
+    ) -> Result<IndexedEntities> {
         let mut options =
             IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
@@ -142,7 +166,12 @@ impl IndexModel {
 
     fn queue(&self, task: Option<usize>) -> ScheduledQueue {
         let scheduler = task.map(|_| self.scheduler.clone());
-        ScheduledQueue::new(self.messages.clone(), scheduler, task.unwrap_or(usize::MAX), task.is_some())
+        ScheduledQueue::new(
+            self.messages.clone(),
+            scheduler,
+            task.unwrap_or(usize::MAX),
+            task.is_some(),
+        )
     }
 
     fn scheduled(&self, task: usize, live: Arc<AtomicBool>) -> ScheduledStore {
@@ -155,7 +184,8 @@ impl IndexModel {
             task,
             watched: (table("People"), if is_unique { VALUE } else { "none" }),
             live,
-            reads_only: self.scene.maintenance == Maintenance::Report && task == self.scene.groups.len(),
+            reads_only: self.scene.maintenance == Maintenance::Report
+                && task == self.scene.groups.len(),
         }
     }
 
@@ -165,16 +195,20 @@ impl IndexModel {
         task: usize,
         group: &'static [Write],
     ) -> Result<BoxFuture<'static, ()>> {
-        let (people, model) = (self.open(Some(task), vec![index(self.scene.kind)]).await?, self.clone());
+        let (people, model) = (
+            self.open(Some(task), vec![index(self.scene.kind)]).await?,
+            self.clone(),
+        );
         Ok(Box::pin(async move {
             if model.scene.writers_start > Duration::ZERO {
                 sleep(model.scene.writers_start).await;
             }
             for attempt in 0..ATTEMPTS {
                 let mark = format!("{task}.{attempt}");
-                let Ok(changes) =
-                    changes(&people, group, &key, |id, value| entity(id, value).with(MARK, mark.as_str()))
-                        .await
+                let Ok(changes) = changes(&people, group, &key, |id, value| {
+                    entity(id, value).with(MARK, mark.as_str())
+                })
+                .await
                 else {
                     return;
                 };
@@ -191,16 +225,27 @@ impl IndexModel {
     }
 
     /// The task that builds, scrubs or drops.
-    pub(super) async fn maintainer(&self, task: usize, number: usize) -> Result<BoxFuture<'static, ()>> {
-        let (people, model) = (self.open(Some(task), vec![index(self.scene.kind)]).await?, self.clone());
+    pub(super) async fn maintainer(
+        &self,
+        task: usize,
+        number: usize,
+    ) -> Result<BoxFuture<'static, ()>> {
+        let (people, model) = (
+            self.open(Some(task), vec![index(self.scene.kind)]).await?,
+            self.clone(),
+        );
         Ok(Box::pin(async move {
             let begins = model.scene.interval * number as u32;
             if begins > Duration::ZERO {
                 sleep(begins).await;
             }
             let done = model.maintain(&people, number).await;
-            model.scheduler.note(|| format!("task {task} ends with {done:?}"));
-            model.finished.fetch_add(usize::from(done.is_ok()), Ordering::SeqCst);
+            model
+                .scheduler
+                .note(|| format!("task {task} ends with {done:?}"));
+            model
+                .finished
+                .fetch_add(usize::from(done.is_ok()), Ordering::SeqCst);
         }))
     }
 
@@ -226,7 +271,9 @@ impl IndexModel {
         let people = self.open(Some(task), vec![index(self.scene.kind)]).await?;
         let queue = self.queue(Some(task));
         Ok(Box::pin(async move {
-            let _lost = Recovery::new(&queue, vec![people.journal()]).run_once(8).await;
+            let _lost = Recovery::new(&queue, vec![people.journal()])
+                .run_once(8)
+                .await;
         }))
     }
 }

@@ -83,20 +83,34 @@ impl IndexScene {
     }
 
     pub(super) const fn writers_start_at(self, writers_start: Duration) -> Self {
-        Self { writers_start, ..self }
+        Self {
+            writers_start,
+            ..self
+        }
     }
 
     pub(super) const fn with_maintainers(self, maintainers: usize, interval: Duration) -> Self {
-        Self { maintainers, interval, ..self }
+        Self {
+            maintainers,
+            interval,
+            ..self
+        }
     }
 
     /// Adds a queue, and this number of workers.
     pub(super) const fn with_workers(self, workers: usize) -> Self {
-        Self { workers, queued: true, ..self }
+        Self {
+            workers,
+            queued: true,
+            ..self
+        }
     }
 
     pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
-        Self { omitted: Some(invariant), ..self }
+        Self {
+            omitted: Some(invariant),
+            ..self
+        }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
@@ -114,19 +128,29 @@ impl IndexScene {
             for _ in 0..self.workers {
                 tasks.push(model.worker(tasks.len()).await?);
             }
-            Ok(Schedule { tasks, verdict: model.verdict() })
+            Ok(Schedule {
+                tasks,
+                verdict: model.verdict(),
+            })
         })
     }
 
     /// Whether the index is readable during the whole schedule.
     pub(super) fn has_it_throughout(&self) -> bool {
-        !matches!(self.maintenance, Maintenance::Build | Maintenance::Drop | Maintenance::Rebuild)
+        !matches!(
+            self.maintenance,
+            Maintenance::Build | Maintenance::Drop | Maintenance::Rebuild
+        )
     }
 
     /// Whether a writer rewrites an entity with its value. A missing entry of that entity stays missing until the
     /// next scrub.
     pub(super) fn rewrites_the_same(&self) -> bool {
-        let same = |write: &Write| write.1.is_some_and(|value| self.start.contains(&(write.0, value)));
+        let same = |write: &Write| {
+            write
+                .1
+                .is_some_and(|value| self.start.contains(&(write.0, value)))
+        };
         self.groups.iter().any(|group| group.iter().any(same))
     }
 }

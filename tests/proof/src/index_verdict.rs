@@ -30,11 +30,15 @@ impl IndexModel {
         }
         // The first sweep inserts abort rows to release reservations. The second one removes them.
         for _ in 0..2 {
-            people.journal().sweep(&[table("Late")], Duration::ZERO).await?;
+            people
+                .journal()
+                .sweep(&[table("Late")], Duration::ZERO)
+                .await?;
         }
         let final_state = self.final_state(Phase::Swept).await?;
-        if let Err(wrong) =
-            final_state.check_evidence().and_then(|()| self.acknowledgements.check(&self.scheduler))
+        if let Err(wrong) = final_state
+            .check_evidence()
+            .and_then(|()| self.acknowledgements.check(&self.scheduler))
         {
             return Ok(Err(wrong));
         }
@@ -62,8 +66,17 @@ impl IndexModel {
             });
         }
         people.refresh().await?;
-        let (state, dropped) = (people.state(INDEX), self.scene.maintenance == Maintenance::Drop);
-        if state != if dropped { IndexState::Absent } else { IndexState::Readable } {
+        let (state, dropped) = (
+            people.state(INDEX),
+            self.scene.maintenance == Maintenance::Drop,
+        );
+        if state
+            != if dropped {
+                IndexState::Absent
+            } else {
+                IndexState::Readable
+            }
+        {
             return Ok(Err(format!("the index is {state}")));
         }
         let derive = |entity: &Entity| match dropped {
@@ -75,26 +88,41 @@ impl IndexModel {
             .await?
             .check_entries(&self.store, &table("People"), derive)
             .await?;
-        Ok(checked.map_err(|wrong| format!("{wrong} (finished by the maintenance task: {by_itself})")))
+        Ok(checked
+            .map_err(|wrong| format!("{wrong} (finished by the maintenance task: {by_itself})")))
     }
 
     /// Whether a writer has made the dangling entry valid. The index is then undamaged, whatever a scrub has done
     /// before it died.
     fn is_revived(&self, entities: &[Entity]) -> bool {
-        let damaged = entities.iter().find(|entity| entity.key().row() == self.scene.start[0].0);
+        let damaged = entities
+            .iter()
+            .find(|entity| entity.key().row() == self.scene.start[0].0);
         let value = damaged.and_then(|entity| entity.get(VALUE));
         self.scene.maintenance == Maintenance::Repair && value == Some(ValueRef::String(STRAY))
     }
 
     async fn final_state(&self, phase: Phase) -> Result<FinalState> {
-        FinalState::read(&self.store, &table("People"), &["Late"], &self.messages, phase).await
+        FinalState::read(
+            &self.store,
+            &table("People"),
+            &["Late"],
+            &self.messages,
+            phase,
+        )
+        .await
     }
 
     /// Checks reports: they have the damage, unless a writer repairs it, and otherwise at most the entries that
     /// writers change.
     fn check_reports(&self) -> Verdict {
         let written = self.scene.groups.iter().flat_map(|group| *group).count();
-        let untouched = self.scene.groups.iter().flat_map(|g| *g).all(|(id, _)| *id != self.scene.start[0].0);
+        let untouched = self
+            .scene
+            .groups
+            .iter()
+            .flat_map(|g| *g)
+            .all(|(id, _)| *id != self.scene.start[0].0);
         for report in self.reports.lock().unwrap().iter() {
             let least = usize::from(untouched);
             let found = (report.missing >= least) && report.dangling >= 1;
@@ -109,7 +137,10 @@ impl IndexModel {
 }
 
 fn share_a_value(entities: &[Entity]) -> bool {
-    let mut values: Vec<_> = entities.iter().map(|e| format!("{:?}", e.get(VALUE))).collect();
+    let mut values: Vec<_> = entities
+        .iter()
+        .map(|e| format!("{:?}", e.get(VALUE)))
+        .collect();
     values.sort();
     values.windows(2).any(|pair| pair[0] == pair[1])
 }

@@ -42,18 +42,42 @@ pub(super) struct EntryKinds {
     pub(super) twice: bool,
 }
 
-pub(super) const PLAIN: EntryKinds =
-    EntryKinds { unique: false, plain: true, listed: false, full: false, twice: false };
-pub(super) const UNIQUE: EntryKinds = EntryKinds { unique: true, plain: false, ..PLAIN };
-pub(super) const FULL: EntryKinds = EntryKinds { full: true, ..UNIQUE };
-pub(super) const BOTH: EntryKinds = EntryKinds { unique: true, ..PLAIN };
-pub(super) const TWICE: EntryKinds = EntryKinds { twice: true, ..UNIQUE };
-pub(super) const LISTED: EntryKinds = EntryKinds { plain: false, listed: true, ..PLAIN };
+pub(super) const PLAIN: EntryKinds = EntryKinds {
+    unique: false,
+    plain: true,
+    listed: false,
+    full: false,
+    twice: false,
+};
+pub(super) const UNIQUE: EntryKinds = EntryKinds {
+    unique: true,
+    plain: false,
+    ..PLAIN
+};
+pub(super) const FULL: EntryKinds = EntryKinds {
+    full: true,
+    ..UNIQUE
+};
+pub(super) const BOTH: EntryKinds = EntryKinds {
+    unique: true,
+    ..PLAIN
+};
+pub(super) const TWICE: EntryKinds = EntryKinds {
+    twice: true,
+    ..UNIQUE
+};
+pub(super) const LISTED: EntryKinds = EntryKinds {
+    plain: false,
+    listed: true,
+    ..PLAIN
+};
 
 #[async_trait]
 impl Maintainer for EntryKinds {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        let Some(ValueRef::String(value)) = entity.get(VALUE) else { return Ok(Vec::new()) };
+        let Some(ValueRef::String(value)) = entity.get(VALUE) else {
+            return Ok(Vec::new());
+        };
         let mut entries = Vec::new();
         if self.unique {
             let mut unique = entry(entity, "Names", Key::new(value, "")?, true)?;
@@ -63,14 +87,27 @@ impl Maintainer for EntryKinds {
             entries.push(unique);
         }
         if self.twice {
-            entries.push(entry(entity, "Names", Key::new(format!("{value} again"), "")?, true)?);
+            entries.push(entry(
+                entity,
+                "Names",
+                Key::new(format!("{value} again"), "")?,
+                true,
+            )?);
         }
         if self.plain {
-            entries.push(entry(entity, "Cities", Key::new(value, entity.key().partition())?, false)?);
+            entries.push(entry(
+                entity,
+                "Cities",
+                Key::new(value, entity.key().partition())?,
+                false,
+            )?);
         }
         if self.listed {
             let own = entry(entity, LISTS, Key::new(value, "")?, false)?;
-            entries.push(Entry { shape: Shape::LIST, ..own });
+            entries.push(Entry {
+                shape: Shape::LIST,
+                ..own
+            });
         }
         Ok(entries)
     }
@@ -84,14 +121,32 @@ struct Otherwise(EntryKinds);
 impl Maintainer for Otherwise {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
         let entries = self.0.entries(entity)?.into_iter();
-        Ok(entries.map(|entry| Entry { unique: !entry.unique, ..entry }).collect())
+        Ok(entries
+            .map(|entry| Entry {
+                unique: !entry.unique,
+                ..entry
+            })
+            .collect())
     }
 }
 
 fn entry(entity: &Entity, table: &str, key: Key, unique: bool) -> Result<Entry> {
-    let location = Location { table: TableName::new(table)?, key };
-    let (owner, index) = (entity.key().clone(), entry_id(table, Some(&entities_table())));
-    Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
+    let location = Location {
+        table: TableName::new(table)?,
+        key,
+    };
+    let (owner, index) = (
+        entity.key().clone(),
+        entry_id(table, Some(&entities_table())),
+    );
+    Ok(Entry {
+        location,
+        owner,
+        properties: Properties::new(),
+        index,
+        unique,
+        shape: Shape::Row,
+    })
 }
 
 /// The key of an entity. Every entity has a partition of its own.
@@ -124,8 +179,11 @@ impl JournalModel {
         for table in TABLES.into_iter().chain(["People"]) {
             store.create_table(&TableName::new(table)?).await?;
         }
-        let (scheduler, messages, acknowledgements) =
-            (scheduler.clone(), Messages::default(), Acknowledgements::default());
+        let (scheduler, messages, acknowledgements) = (
+            scheduler.clone(),
+            Messages::default(),
+            Acknowledgements::default(),
+        );
         Ok(Self {
             scheduler,
             store,
@@ -147,8 +205,13 @@ impl JournalModel {
     ) -> Result<Self> {
         let model = Self::empty(scheduler, kinds).await?;
         for (id, value) in start {
-            let entity = Entity::from(key(id)?).with(VALUE, *value).with(MARK, format!("start {id}"));
-            model.unscheduled_journal().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
+            let entity = Entity::from(key(id)?)
+                .with(VALUE, *value)
+                .with(MARK, format!("start {id}"));
+            model
+                .unscheduled_journal()
+                .write(&[Change::insert(entity)], Acknowledge::Applied)
+                .await?;
         }
         Ok(model)
     }
@@ -162,28 +225,45 @@ impl JournalModel {
     ) -> Result<Self> {
         let model = Self::empty(scheduler, kinds).await?;
         let store = Arc::new(model.store.clone());
-        let before = Journal::new(store, super::journal_model::entities_table(), Arc::new(Otherwise(kinds)))
-            .with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
+        let before = Journal::new(
+            store,
+            super::journal_model::entities_table(),
+            Arc::new(Otherwise(kinds)),
+        )
+        .with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         for (id, value) in start {
             let entity = Entity::from(key(id)?).with(VALUE, *value);
-            before.write(&[Change::insert(entity)], Acknowledge::Committed).await?;
+            before
+                .write(&[Change::insert(entity)], Acknowledge::Committed)
+                .await?;
         }
         for name in TABLES {
             let table = TableName::new(name)?;
             for row in model.store.query_all(&table, &Query::new()).await? {
-                model.store.write(&table, Operation::Delete(row.key().clone(), IfMatch::Any)).await?;
+                model
+                    .store
+                    .write(&table, Operation::Delete(row.key().clone(), IfMatch::Any))
+                    .await?;
             }
         }
         for (id, _) in start {
-            let entity = model.store.get_existing(&super::journal_model::entities_table(), &key(id)?).await?;
-            model.unscheduled_journal().write(&[Change::rewrite(entity)], Acknowledge::Applied).await?;
+            let entity = model
+                .store
+                .get_existing(&super::journal_model::entities_table(), &key(id)?)
+                .await?;
+            model
+                .unscheduled_journal()
+                .write(&[Change::rewrite(entity)], Acknowledge::Applied)
+                .await?;
         }
         Ok(model)
     }
 
     /// The same model; the check includes that every current state is in exactly one entity.
     pub(super) fn with_lineage(mut self, start: &[(&str, &str)]) -> Self {
-        self.lineage = Some(Lineage::new(start.iter().map(|(id, _)| format!("start {id}"))));
+        self.lineage = Some(Lineage::new(
+            start.iter().map(|(id, _)| format!("start {id}")),
+        ));
         self
     }
 
@@ -208,7 +288,10 @@ impl JournalModel {
     /// The journal of a task, whose requests wait for the scheduler.
     fn journal(&self, task: usize) -> Journal {
         let (store, scheduler) = (self.store.clone(), self.scheduler.clone());
-        let watched = (entities_table(), if self.kinds.unique { VALUE } else { "none" });
+        let watched = (
+            entities_table(),
+            if self.kinds.unique { VALUE } else { "none" },
+        );
         let store = ScheduledStore {
             store,
             scheduler,
@@ -217,13 +300,22 @@ impl JournalModel {
             live: Arc::new(true.into()),
             reads_only: false,
         };
-        let store: Arc<dyn TableStore> =
-            if self.retried { Arc::new(Retrying::new(store, retries())) } else { Arc::new(store) };
-        self.journal_over(store, self.queue(task)).with_clearing(self.clearing)
+        let store: Arc<dyn TableStore> = if self.retried {
+            Arc::new(Retrying::new(store, retries()))
+        } else {
+            Arc::new(store)
+        };
+        self.journal_over(store, self.queue(task))
+            .with_clearing(self.clearing)
     }
 
     fn queue(&self, task: usize) -> ScheduledQueue {
-        ScheduledQueue::new(self.messages.clone(), Some(self.scheduler.clone()), task, true)
+        ScheduledQueue::new(
+            self.messages.clone(),
+            Some(self.scheduler.clone()),
+            task,
+            true,
+        )
     }
 
     fn unscheduled_journal(&self) -> Journal {
@@ -254,19 +346,29 @@ impl JournalModel {
         let (model, journal) = (self.clone(), self.journal(task));
         Box::pin(async move {
             for attempt in 0..attempts {
-                let Ok(old) = journal.store().get(&entities_table(), &key(id).unwrap(), None).await else {
+                let Ok(old) = journal
+                    .store()
+                    .get(&entities_table(), &key(id).unwrap(), None)
+                    .await
+                else {
                     return;
                 };
                 let mark = format!("{task}.{attempt}");
-                let new =
-                    value.map(|v| Entity::from(key(id).unwrap()).with(VALUE, v).with(MARK, mark.as_str()));
+                let new = value.map(|v| {
+                    Entity::from(key(id).unwrap())
+                        .with(VALUE, v)
+                        .with(MARK, mark.as_str())
+                });
                 let change = match (old, new) {
                     (None, None) => return,
                     (None, Some(new)) => Change::insert(new),
                     (Some(old), None) => Change::delete(old),
                     (Some(old), Some(new)) => Change::replace(old, new),
                 };
-                let step = model.lineage.as_ref().map(|lineage| lineage.begin(&change, &mark));
+                let step = model
+                    .lineage
+                    .as_ref()
+                    .map(|lineage| lineage.begin(&change, &mark));
                 let result = journal.write(&[change], Acknowledge::Applied).await;
                 if let (Some(lineage), Some(step)) = (&model.lineage, step) {
                     lineage.end(step, result.as_ref().err().map(|error| error.outcome()));
@@ -293,18 +395,29 @@ impl JournalModel {
                 true => Ok(()),
                 false => Err(Error::invalid_request(format!("{} is there", there.key()))),
             };
-            let moved = journal.mover().move_entity(&key(from).unwrap(), &key(to).unwrap(), &check).await;
-            model.acknowledgements.add_move(&model.scheduler, mark_of_move(task), &moved);
+            let moved = journal
+                .mover()
+                .move_entity(&key(from).unwrap(), &key(to).unwrap(), &check)
+                .await;
+            model
+                .acknowledgements
+                .add_move(&model.scheduler, mark_of_move(task), &moved);
         })
     }
 
     /// Performs actions one after the other, whatever their results.
-    pub(super) fn acting_process(&self, task: usize, actions: Vec<WriteAction>) -> BoxFuture<'static, ()> {
+    pub(super) fn acting_process(
+        &self,
+        task: usize,
+        actions: Vec<WriteAction>,
+    ) -> BoxFuture<'static, ()> {
         let (model, journal) = (self.clone(), self.journal(task));
         Box::pin(async move {
             for (n, action) in actions.into_iter().enumerate() {
                 let mark = format!("{task}.{n}");
-                let Ok(Some(change)) = action.change(&journal, &mark).await else { continue };
+                let Ok(Some(change)) = action.change(&journal, &mark).await else {
+                    continue;
+                };
                 let result = journal.write(&[change], Acknowledge::Applied).await;
                 model.acknowledgements.add(&model.scheduler, mark, &result);
             }
@@ -352,11 +465,19 @@ impl JournalModel {
         }
         // The first sweep inserts abort rows to release reservations. The second one removes them.
         for _ in 0..2 {
-            self.unscheduled_journal().sweep(&unique_tables(), Duration::ZERO).await?;
+            self.unscheduled_journal()
+                .sweep(&unique_tables(), Duration::ZERO)
+                .await?;
         }
-        let swept = self.check(Phase::Swept).await?.map_err(|wrong| format!("after the sweep: {wrong}"));
+        let swept = self
+            .check(Phase::Swept)
+            .await?
+            .map_err(|wrong| format!("after the sweep: {wrong}"));
         if let (Ok(()), Some(lineage)) = (&swept, &self.lineage) {
-            let rows = self.store.query_all(&entities_table(), &Query::new()).await?;
+            let rows = self
+                .store
+                .query_all(&entities_table(), &Query::new())
+                .await?;
             if let Err(wrong) = lineage.check(&self.scheduler, &rows) {
                 return Ok(Err(wrong));
             }
@@ -365,12 +486,20 @@ impl JournalModel {
     }
 
     async fn check(&self, phase: Phase) -> Result<Verdict> {
-        let final_state =
-            FinalState::read(&self.store, &entities_table(), &TABLES, &self.messages, phase).await?;
+        let final_state = FinalState::read(
+            &self.store,
+            &entities_table(),
+            &TABLES,
+            &self.messages,
+            phase,
+        )
+        .await?;
         match final_state.check_evidence() {
             Ok(()) => {
                 final_state
-                    .check_entries(&self.store, &entities_table(), |entity| self.kinds.entries(entity))
+                    .check_entries(&self.store, &entities_table(), |entity| {
+                        self.kinds.entries(entity)
+                    })
                     .await
             }
             wrong => Ok(wrong),
@@ -398,15 +527,19 @@ impl WriteAction {
         if let Self::Insert(_, value) = self {
             return entity(value).map(Change::insert).map(Some);
         }
-        let Some(old) = journal.store().get(&entities_table(), &key(id)?, None).await? else {
+        let Some(old) = journal
+            .store()
+            .get(&entities_table(), &key(id)?, None)
+            .await?
+        else {
             return Ok(None);
         };
         Ok(Some(match self {
             Self::Give(_, value) => Change::replace(old, entity(value)?),
             Self::Delete(_) => Change::delete(old),
             Self::Insert(..) | Self::Touch(_) => {
-                let touched =
-                    Entity::from_parts(old.key().clone(), old.properties().clone()).with(MARK, mark);
+                let touched = Entity::from_parts(old.key().clone(), old.properties().clone())
+                    .with(MARK, mark);
                 Change::replace(old, touched)
             }
         }))
@@ -415,8 +548,13 @@ impl WriteAction {
 
 /// The retry policy of a program: attempts within the client's part of a request's life.
 fn retries() -> RetryPolicy {
-    let policy = RetryPolicy::default().with_max_attempts(3).with_seed(1).with_write_ids();
-    policy.with_delays(Duration::from_millis(5), Duration::from_millis(20)).with_deadline(Some(CLIENT))
+    let policy = RetryPolicy::default()
+        .with_max_attempts(3)
+        .with_seed(1)
+        .with_write_ids();
+    policy
+        .with_delays(Duration::from_millis(5), Duration::from_millis(20))
+        .with_deadline(Some(CLIENT))
 }
 
 fn unique_tables() -> Vec<TableName> {

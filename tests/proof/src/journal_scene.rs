@@ -65,11 +65,17 @@ impl JournalScene {
     }
 
     pub(super) const fn replacing(self) -> Self {
-        Self { replaces: true, ..self }
+        Self {
+            replaces: true,
+            ..self
+        }
     }
 
     pub(super) const fn cleared_later(self) -> Self {
-        Self { cleared_later: true, ..self }
+        Self {
+            cleared_later: true,
+            ..self
+        }
     }
 
     pub(super) const fn with_workers(self, workers: usize) -> Self {
@@ -81,53 +87,73 @@ impl JournalScene {
     }
 
     pub(super) const fn without_queue(self) -> Self {
-        Self { queued: false, ..self }
+        Self {
+            queued: false,
+            ..self
+        }
     }
 
     pub(super) const fn under_retries(self) -> Self {
-        Self { retried: true, ..self }
+        Self {
+            retried: true,
+            ..self
+        }
     }
 
     pub(super) const fn redefined(self) -> Self {
-        Self { redefined: true, ..self }
+        Self {
+            redefined: true,
+            ..self
+        }
     }
 
     pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
-        Self { omitted: Some(invariant), ..self }
+        Self {
+            omitted: Some(invariant),
+            ..self
+        }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, self.omitted, &async |scheduler: &super::scheduler::Scheduler| {
-            let model = match self.redefined {
-                true => JournalModel::redefined(scheduler, self.kinds, self.start).await?,
-                false => JournalModel::new(scheduler, self.kinds, self.start).await?,
-            };
-            let mut model = model;
-            if !self.moves.is_empty() && !self.replaces {
-                model = model.with_lineage(self.start);
-            }
-            if !self.queued {
-                model = model.without_queue();
-            }
-            if self.cleared_later {
-                model = model.clearing_later();
-            }
-            if self.retried {
-                model = model.under_retries();
-            }
-            let numbered = self.writes.iter().enumerate();
-            let mut tasks: Vec<_> =
-                numbered.map(|(n, (id, value))| model.writer(n, id, *value, self.attempts)).collect();
-            for (from, to) in self.moves {
-                tasks.push(model.mover(tasks.len(), from, to, self.replaces));
-            }
-            for _ in 0..self.workers {
-                tasks.push(model.worker(tasks.len(), 2));
-            }
-            for _ in 0..self.sweepers {
-                tasks.push(model.sweeper(tasks.len(), 2));
-            }
-            Ok(Schedule { tasks, verdict: model.verdict() })
-        })
+        explore(
+            chooser,
+            self.omitted,
+            &async |scheduler: &super::scheduler::Scheduler| {
+                let model = match self.redefined {
+                    true => JournalModel::redefined(scheduler, self.kinds, self.start).await?,
+                    false => JournalModel::new(scheduler, self.kinds, self.start).await?,
+                };
+                let mut model = model;
+                if !self.moves.is_empty() && !self.replaces {
+                    model = model.with_lineage(self.start);
+                }
+                if !self.queued {
+                    model = model.without_queue();
+                }
+                if self.cleared_later {
+                    model = model.clearing_later();
+                }
+                if self.retried {
+                    model = model.under_retries();
+                }
+                let numbered = self.writes.iter().enumerate();
+                let mut tasks: Vec<_> = numbered
+                    .map(|(n, (id, value))| model.writer(n, id, *value, self.attempts))
+                    .collect();
+                for (from, to) in self.moves {
+                    tasks.push(model.mover(tasks.len(), from, to, self.replaces));
+                }
+                for _ in 0..self.workers {
+                    tasks.push(model.worker(tasks.len(), 2));
+                }
+                for _ in 0..self.sweepers {
+                    tasks.push(model.sweeper(tasks.len(), 2));
+                }
+                Ok(Schedule {
+                    tasks,
+                    verdict: model.verdict(),
+                })
+            },
+        )
     }
 }

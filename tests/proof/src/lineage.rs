@@ -32,7 +32,10 @@ pub(super) struct Lineage {
 impl Lineage {
     /// The entities at the start of the schedule.
     pub(super) fn new(start: impl Iterator<Item = String>) -> Self {
-        Self { start: start.collect(), steps: Arc::default() }
+        Self {
+            start: start.collect(),
+            steps: Arc::default(),
+        }
     }
 
     /// Adds a write that begins. Returns its number.
@@ -40,7 +43,11 @@ impl Lineage {
         let old = change.old().and_then(mark_of);
         let new = change.new.is_some().then(|| mark.to_owned());
         let mut steps = self.steps.lock().unwrap();
-        steps.push(Step { old, new, answer: None });
+        steps.push(Step {
+            old,
+            new,
+            answer: None,
+        });
         steps.len() - 1
     }
 
@@ -50,7 +57,8 @@ impl Lineage {
 
     /// Checks that every current state is in exactly one entity, and that no other state is in any entity.
     pub(super) fn check(&self, scheduler: &Scheduler, rows: &[Entity]) -> Verdict {
-        let (mut live, mut ended, mut unsure) = (self.start.clone(), BTreeSet::new(), BTreeSet::new());
+        let (mut live, mut ended, mut unsure) =
+            (self.start.clone(), BTreeSet::new(), BTreeSet::new());
         for step in self.steps.lock().unwrap().iter() {
             let committed = match (&step.new, step.answer) {
                 (Some(new), _) => Some(scheduler.is_committed(new)),
@@ -67,7 +75,11 @@ impl Lineage {
                 None => unsure.extend(step.old.clone()),
             }
         }
-        let found: Vec<_> = rows.iter().filter(|row| !row.key().is_system()).filter_map(mark_of).collect();
+        let found: Vec<_> = rows
+            .iter()
+            .filter(|row| !row.key().is_system())
+            .filter_map(mark_of)
+            .collect();
         for state in live.difference(&ended) {
             match found.iter().filter(|mark| *mark == state).count() {
                 1 => {}
@@ -79,8 +91,13 @@ impl Lineage {
                 }
             }
         }
-        match found.iter().find(|mark| ended.contains(*mark) || !live.contains(*mark)) {
-            Some(mark) => Err(format!("an entity has the state of {mark:?}, which a later write replaced")),
+        match found
+            .iter()
+            .find(|mark| ended.contains(*mark) || !live.contains(*mark))
+        {
+            Some(mark) => Err(format!(
+                "an entity has the state of {mark:?}, which a later write replaced"
+            )),
             None => Ok(()),
         }
     }

@@ -50,8 +50,10 @@ const INSERT: &[&[Write]] = &[&[("y", Some("b"))]];
 pub(super) const REWRITE: &[&[Write]] = &[&[("x", Some("a"))]];
 const TWO_UPDATES: &[&[Write]] = &[&[("x", Some("b"))], &[("x", Some("c"))]];
 pub(super) const X_AND_K: &[(&str, &str)] = &[("x", "a"), ("k", "k")];
-const CROSSED_GROUPS: &[&[Write]] =
-    &[&[("x", Some("b")), ("y", Some("c"))], &[("y", Some("d")), ("x", Some("c"))]];
+const CROSSED_GROUPS: &[&[Write]] = &[
+    &[("x", Some("b")), ("y", Some("c"))],
+    &[("y", Some("d")), ("x", Some("c"))],
+];
 const GROUP_AND_INSERT: &[&[Write]] = &[&[("x", Some("c")), ("y", Some("d"))], &[("z", Some("c"))]];
 const GROUP_OF_TWO: &[&[Write]] = &[&[("x", Some("b")), ("y", Some("c"))]];
 
@@ -64,9 +66,11 @@ fn at_all_moments(name: &str, scene: IndexScene, bounds: Bounds) {
         (Build, _) => &MOMENTS[..4],
         _ => &MOMENTS[..3],
     };
-    let explored = moments
-        .iter()
-        .map(|writers_start| scene.writers_start_at(*writers_start).explore(Systematic::new(bounds)));
+    let explored = moments.iter().map(|writers_start| {
+        scene
+            .writers_start_at(*writers_start)
+            .explore(Systematic::new(bounds))
+    });
     Explored::sum(explored).assert_no_violation(&name_of(name, &scene));
 }
 
@@ -82,7 +86,9 @@ fn name_of(name: &str, scene: &IndexScene) -> String {
 }
 
 fn in_every_order(name: &str, scene: IndexScene, bounds: Bounds) {
-    scene.explore(Systematic::new(bounds)).assert_no_violation(&name_of(name, &scene));
+    scene
+        .explore(Systematic::new(bounds))
+        .assert_no_violation(&name_of(name, &scene));
 }
 
 /// All orders with at most this number of switches.
@@ -94,11 +100,20 @@ pub(super) const FAULT: Bounds = switching(1).with_faults(1, FAULTS);
 
 #[test]
 fn a_build_and_a_writer() {
-    let all = [("updates", UPDATE), ("deletes", DELETE), ("inserts", INSERT), ("rewrites", REWRITE)];
+    let all = [
+        ("updates", UPDATE),
+        ("deletes", DELETE),
+        ("inserts", INSERT),
+        ("rewrites", REWRITE),
+    ];
     for (what, writes) in all {
         for kind in KINDS {
             let name = format!("a build and a writer that {what}");
-            at_all_moments(&name, IndexScene::new(kind, Build, ONE, writes), switching(2));
+            at_all_moments(
+                &name,
+                IndexScene::new(kind, Build, ONE, writes),
+                switching(2),
+            );
         }
     }
 }
@@ -109,12 +124,19 @@ pub(super) const REWRITE_SECOND: &[&[Write]] = &[&[("y", Some("b"))]];
 
 #[test]
 fn a_build_over_two_entities_of_one_value() {
-    let all: [(&str, &[&[Write]]); 3] =
-        [("updates", &[&[("y", Some("c"))]]), ("deletes", &[&[("y", None)]]), ("rewrites", REWRITE_SECOND)];
+    let all: [(&str, &[&[Write]]); 3] = [
+        ("updates", &[&[("y", Some("c"))]]),
+        ("deletes", &[&[("y", None)]]),
+        ("rewrites", REWRITE_SECOND),
+    ];
     for (what, writes) in all {
         for kind in [Unique, UniqueLocal] {
             let name = format!("a build over two entities of one value and a writer that {what}");
-            at_all_moments(&name, IndexScene::new(kind, Build, SAME_VALUE, writes), switching(2));
+            at_all_moments(
+                &name,
+                IndexScene::new(kind, Build, SAME_VALUE, writes),
+                switching(2),
+            );
         }
     }
 }
@@ -123,7 +145,11 @@ fn a_build_over_two_entities_of_one_value() {
 fn a_build_and_a_writer_in_every_order() {
     for kind in [Rows, Local] {
         let scene = IndexScene::new(kind, Build, ONE, UPDATE);
-        at_all_moments("a build and a writer that updates", scene, Bounds::all_orders());
+        at_all_moments(
+            "a build and a writer that updates",
+            scene,
+            Bounds::all_orders(),
+        );
     }
 }
 
@@ -144,7 +170,11 @@ fn a_build_a_writer_and_a_fault() {
     let scene = IndexScene::new(Rows, Build, ONE, UPDATE);
     at_all_moments(name, scene, FAULT.switching(0));
     in_every_order(name, scene.writers_start_at(MOMENTS[3]), FAULT);
-    at_all_moments(name, IndexScene::new(Local, Build, ONE, UPDATE), FAULT.switching(0));
+    at_all_moments(
+        name,
+        IndexScene::new(Local, Build, ONE, UPDATE),
+        FAULT.switching(0),
+    );
 }
 
 /// The second build starts while the first one writes entries. It takes over if the first one dies or pauses.
@@ -153,19 +183,32 @@ fn two_builds_and_a_fault() {
     let scene = IndexScene::new(Rows, Build, ONE, UPDATE)
         .with_maintainers(2, SECOND_BUILD_START)
         .writers_start_at(WRITER_AFTER_TAKE_OVER);
-    in_every_order("two builds, a writer and a fault", scene, FAULT.switching(0));
+    in_every_order(
+        "two builds, a writer and a fault",
+        scene,
+        FAULT.switching(0),
+    );
 }
 
 #[test]
 fn a_drop_a_rebuild_and_a_fault() {
-    let scene = IndexScene::new(Rows, Rebuild, X_AND_K, UPDATE).with_maintainers(2, SECOND_DROP_START);
-    in_every_order("a drop, a rebuild, a writer and a fault", scene, FAULT.switching(0).sparing_from(2));
+    let scene =
+        IndexScene::new(Rows, Rebuild, X_AND_K, UPDATE).with_maintainers(2, SECOND_DROP_START);
+    in_every_order(
+        "a drop, a rebuild, a writer and a fault",
+        scene,
+        FAULT.switching(0).sparing_from(2),
+    );
 }
 
 #[test]
 fn a_build_and_a_group() {
     for kind in KINDS {
-        at_all_moments("a build and a group", IndexScene::new(kind, Build, TWO, GROUP_OF_TWO), switching(1));
+        at_all_moments(
+            "a build and a group",
+            IndexScene::new(kind, Build, TWO, GROUP_OF_TWO),
+            switching(1),
+        );
     }
 }
 
@@ -173,17 +216,29 @@ fn a_build_and_a_group() {
 fn a_scrub_and_a_writer_in_every_order() {
     for (what, writes) in [("updates", UPDATE), ("deletes", DELETE)] {
         let name = format!("a scrub and a writer that {what}");
-        in_every_order(&name, IndexScene::new(Rows, Repair, ONE, writes), Bounds::all_orders());
+        in_every_order(
+            &name,
+            IndexScene::new(Rows, Repair, ONE, writes),
+            Bounds::all_orders(),
+        );
     }
 }
 
 #[test]
 fn a_scrub_and_a_writer() {
     for (who, maintenance) in [("a scrub", Repair), ("a reporting scrub", Report)] {
-        for (what, writes) in [("updates", UPDATE), ("deletes", DELETE), ("rewrites", REWRITE)] {
+        for (what, writes) in [
+            ("updates", UPDATE),
+            ("deletes", DELETE),
+            ("rewrites", REWRITE),
+        ] {
             for kind in KINDS {
                 let name = format!("{who} and a writer that {what}");
-                in_every_order(&name, IndexScene::new(kind, maintenance, ONE, writes), switching(2));
+                in_every_order(
+                    &name,
+                    IndexScene::new(kind, maintenance, ONE, writes),
+                    switching(2),
+                );
             }
         }
     }
@@ -202,17 +257,33 @@ fn a_scrub_and_two_writers() {
 
 #[test]
 fn a_scrub_a_writer_and_a_fault() {
-    in_every_order("a scrub, a writer and a fault", IndexScene::new(Rows, Repair, ONE, UPDATE), FAULT);
+    in_every_order(
+        "a scrub, a writer and a fault",
+        IndexScene::new(Rows, Repair, ONE, UPDATE),
+        FAULT,
+    );
     let name = "a scrub, a writer and a fault";
-    in_every_order(name, IndexScene::new(Lists, Repair, ONE, UPDATE), FAULT.switching(0));
+    in_every_order(
+        name,
+        IndexScene::new(Lists, Repair, ONE, UPDATE),
+        FAULT.switching(0),
+    );
 }
 
 #[test]
 fn a_drop_and_a_writer() {
-    for (what, writes) in [("updates", UPDATE), ("deletes", DELETE), ("inserts", INSERT)] {
+    for (what, writes) in [
+        ("updates", UPDATE),
+        ("deletes", DELETE),
+        ("inserts", INSERT),
+    ] {
         for kind in KINDS {
             let name = format!("a drop and a writer that {what}");
-            at_all_moments(&name, IndexScene::new(kind, Drop, X_AND_K, writes), switching(2));
+            at_all_moments(
+                &name,
+                IndexScene::new(kind, Drop, X_AND_K, writes),
+                switching(2),
+            );
         }
     }
 }
@@ -220,24 +291,39 @@ fn a_drop_and_a_writer() {
 #[test]
 fn a_drop_a_writer_and_a_fault() {
     let name = "a drop, a writer and a fault";
-    at_all_moments(name, IndexScene::new(Rows, Drop, ONE, UPDATE), FAULT.switching(0));
+    at_all_moments(
+        name,
+        IndexScene::new(Rows, Drop, ONE, UPDATE),
+        FAULT.switching(0),
+    );
 }
 
 #[test]
 fn two_groups() {
     for kind in KINDS {
-        in_every_order("two groups", IndexScene::new(kind, Nothing, TWO, CROSSED_GROUPS), switching(2));
+        in_every_order(
+            "two groups",
+            IndexScene::new(kind, Nothing, TWO, CROSSED_GROUPS),
+            switching(2),
+        );
     }
 }
 
 #[test]
 fn a_group_a_writer_and_a_fault() {
     let name = "a group, a writer and a fault";
-    in_every_order(name, IndexScene::new(Unique, Nothing, TWO, GROUP_AND_INSERT), FAULT.switching(0));
+    in_every_order(
+        name,
+        IndexScene::new(Unique, Nothing, TWO, GROUP_AND_INSERT),
+        FAULT.switching(0),
+    );
 }
 
-const CROWD: &[&[Write]] =
-    &[&[("x", Some("b")), ("y", Some("d"))], &[("y", Some("c")), ("z", Some("d"))], &[("x", None)]];
+const CROWD: &[&[Write]] = &[
+    &[("x", Some("b")), ("y", Some("d"))],
+    &[("y", Some("c")), ("z", Some("d"))],
+    &[("x", None)],
+];
 
 fn at_random(name: &str, scene: IndexScene, seed: u64, schedules: usize) {
     let bounds = Bounds::all_orders().with_faults(3, FAULTS);
@@ -265,7 +351,12 @@ fn many_processes_at_random() {
             let scene = IndexScene::new(kind, maintenance, TWO, CROWD)
                 .with_maintainers(maintainers, Duration::from_millis(50));
             at_random(&format!("{who} among many processes"), scene, seed, 25);
-            at_random(&format!("{who} among many processes with a worker"), scene.with_workers(1), seed, 25);
+            at_random(
+                &format!("{who} among many processes with a worker"),
+                scene.with_workers(1),
+                seed,
+                25,
+            );
         }
     }
 }

@@ -28,12 +28,31 @@ struct ByCity {
 #[async_trait]
 impl Maintainer for ByCity {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        let Some(ValueRef::String(city)) = entity.get("City") else { return Ok(Vec::new()) };
-        let row = if self.alone { "" } else { entity.key().partition() };
-        let location = Location { table: table("Cities"), key: Key::new(city, row)? };
-        let (owner, index) = (entity.key().clone(), entry_id("city", Some(&table("People"))));
+        let Some(ValueRef::String(city)) = entity.get("City") else {
+            return Ok(Vec::new());
+        };
+        let row = if self.alone {
+            ""
+        } else {
+            entity.key().partition()
+        };
+        let location = Location {
+            table: table("Cities"),
+            key: Key::new(city, row)?,
+        };
+        let (owner, index) = (
+            entity.key().clone(),
+            entry_id("city", Some(&table("People"))),
+        );
         let (properties, shape) = (Properties::new(), Shape::Row);
-        Ok(vec![Entry { location, owner, properties, index, unique: false, shape }])
+        Ok(vec![Entry {
+            location,
+            owner,
+            properties,
+            index,
+            unique: false,
+            shape,
+        }])
     }
 }
 
@@ -107,15 +126,28 @@ impl MixedLeases {
             let unscheduled_journal = self.journal(Arc::new(store.clone()), LONG);
             for (id, city) in self.start {
                 let entity = Entity::from(key(id)).with("City", *city);
-                unscheduled_journal.write(&[Change::insert(entity)], Acknowledge::Applied).await?;
+                unscheduled_journal
+                    .write(&[Change::insert(entity)], Acknowledge::Applied)
+                    .await?;
             }
-            let tasks = self.actions.iter().enumerate().map(|(task, (action, durations))| {
-                let watched = (table("People"), "none");
-                let (store, scheduler) = (store.clone(), scheduler.clone());
-                let live = Arc::new(true.into());
-                let scheduled = ScheduledStore { store, scheduler, task, watched, live, reads_only: false };
-                action.performed_by(self.journal(Arc::new(scheduled), *durations))
-            });
+            let tasks = self
+                .actions
+                .iter()
+                .enumerate()
+                .map(|(task, (action, durations))| {
+                    let watched = (table("People"), "none");
+                    let (store, scheduler) = (store.clone(), scheduler.clone());
+                    let live = Arc::new(true.into());
+                    let scheduled = ScheduledStore {
+                        store,
+                        scheduler,
+                        task,
+                        watched,
+                        live,
+                        reads_only: false,
+                    };
+                    action.performed_by(self.journal(Arc::new(scheduled), *durations))
+                });
             let tasks = tasks.collect();
             let verdict = Box::pin(async move {
                 for _ in 0..2 {
@@ -135,12 +167,16 @@ impl ProcessAction {
                 Self::Sweep => drop(journal.sweep(&[], Duration::ZERO).await),
                 Self::Write(id, city) => {
                     for _ in 0..2 {
-                        let Ok(Some(old)) = journal.store().get(journal.table(), &key(id), None).await else {
+                        let Ok(Some(old)) =
+                            journal.store().get(journal.table(), &key(id), None).await
+                        else {
                             return;
                         };
                         let change = match city {
                             None => Change::delete(old),
-                            Some(city) => Change::replace(old, Entity::from(key(id)).with("City", city)),
+                            Some(city) => {
+                                Change::replace(old, Entity::from(key(id)).with("City", city))
+                            }
                         };
                         if journal.write(&[change], Acknowledge::Applied).await.is_ok() {
                             return;
@@ -157,14 +193,22 @@ impl ByCity {
     /// one entry.
     async fn check(self, store: &MemoryStore) -> Result<Option<String>> {
         let entities = store.query_all(&table("People"), &Query::new()).await?;
-        let entries = entities.iter().filter(|e| !e.key().is_system()).map(|e| self.entries(e));
+        let entries = entities
+            .iter()
+            .filter(|e| !e.key().is_system())
+            .map(|e| self.entries(e));
         let wanted = entries.collect::<Result<Vec<_>>>()?.concat();
         let rows = store.query_all(&table("Cities"), &Query::new()).await?;
         let is = |row: &Entity, entry: &Entry| {
-            *row.key() == entry.location.key && Entry::owner_of(row).is_ok_and(|owner| owner == entry.owner)
+            *row.key() == entry.location.key
+                && Entry::owner_of(row).is_ok_and(|owner| owner == entry.owner)
         };
-        let stray = rows.iter().find(|row| !wanted.iter().any(|entry| is(row, entry)));
-        let missing = wanted.iter().find(|e| !rows.iter().any(|row| *row.key() == e.location.key));
+        let stray = rows
+            .iter()
+            .find(|row| !wanted.iter().any(|entry| is(row, entry)));
+        let missing = wanted
+            .iter()
+            .find(|e| !rows.iter().any(|row| *row.key() == e.location.key));
         Ok(stray
             .map(|row| format!("the row {} belongs to no entity", row.key()))
             .or_else(|| missing.map(|entry| format!("{} has no entry", entry.owner))))
@@ -187,18 +231,29 @@ const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
 #[test]
 fn different_leases_and_shared_keys() {
     let one = BOUNDS.with_faults(1, FAULTS).switching(0);
-    DIFFERENT_LEASES.explore(Systematic::new(one)).assert_no_violation("different leases and a fault");
-    for (name, scene) in [("different leases", DIFFERENT_LEASES), ("shared keys", SHARED_KEYS)] {
-        scene.explore(Random::new(BOUNDS, 1, 500)).assert_no_violation(name);
+    DIFFERENT_LEASES
+        .explore(Systematic::new(one))
+        .assert_no_violation("different leases and a fault");
+    for (name, scene) in [
+        ("different leases", DIFFERENT_LEASES),
+        ("shared keys", SHARED_KEYS),
+    ] {
+        scene
+            .explore(Random::new(BOUNDS, 1, 500))
+            .assert_no_violation(name);
     }
 }
 
 #[test]
 fn every_rule_of_leases_and_shared_keys_is_needed() {
-    for (invariant, scene) in
-        [(Invariant::LeaseOfTheRow, DIFFERENT_LEASES), (Invariant::OwnEntries, SHARED_KEYS)]
-    {
-        let scene = MixedLeases { omitted: Some(invariant), ..scene };
+    for (invariant, scene) in [
+        (Invariant::LeaseOfTheRow, DIFFERENT_LEASES),
+        (Invariant::OwnEntries, SHARED_KEYS),
+    ] {
+        let scene = MixedLeases {
+            omitted: Some(invariant),
+            ..scene
+        };
         let explored = scene.explore(Random::new(BOUNDS, 1, 10_000));
         explored.assert_violation_without(invariant);
     }

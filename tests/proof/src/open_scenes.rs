@@ -40,9 +40,16 @@ struct OpenScene {
     writes: &'static [Write],
 }
 
-const NEW: OpenScene =
-    OpenScene { founded: false, builds: false, writers_start: Duration::ZERO, writes: &[("x", Some("b"))] };
-const OLD: OpenScene = OpenScene { founded: true, ..NEW };
+const NEW: OpenScene = OpenScene {
+    founded: false,
+    builds: false,
+    writers_start: Duration::ZERO,
+    writes: &[("x", Some("b"))],
+};
+const OLD: OpenScene = OpenScene {
+    founded: true,
+    ..NEW
+};
 
 fn table(name: &str) -> TableName {
     TableName::new(name).unwrap()
@@ -51,7 +58,9 @@ fn table(name: &str) -> TableName {
 /// An index with entries in a table of the same name.
 fn index(name: &'static str) -> Index {
     Index::new(name, Placement::OtherTable(table(name)), "1", |e| {
-        let Some(ValueRef::String(value)) = e.get(VALUE) else { return Ok(None) };
+        let Some(ValueRef::String(value)) = e.get(VALUE) else {
+            return Ok(None);
+        };
         Key::new(value, e.key().row()).map(Some)
     })
 }
@@ -80,7 +89,11 @@ impl OpenModel {
             model.store.create_table(&table(name)).await?;
         }
         if scene.founded {
-            model.open(None, &KNOWN).await?.insert(entity("x", "a")).await?;
+            model
+                .open(None, &KNOWN)
+                .await?
+                .insert(entity("x", "a"))
+                .await?;
         }
         Ok(model)
     }
@@ -108,20 +121,30 @@ impl OpenModel {
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = model.open(Some(task), &KNOWN).await else { return };
+            let Ok(people) = model.open(Some(task), &KNOWN).await else {
+                return;
+            };
             if model.scene.writers_start > Duration::ZERO {
                 sleep(model.scene.writers_start).await;
             }
             for (n, (id, value)) in model.scene.writes.iter().enumerate() {
                 let mark = n.to_string();
                 let Ok(key) = Key::new("p", *id) else { return };
-                let Ok(old) = people.get(&key).await else { return };
+                let Ok(old) = people.get(&key).await else {
+                    return;
+                };
                 let answer = match (old, value) {
                     (None, None) => continue,
-                    (None, Some(value)) => people.insert(entity(id, value).with(MARK, mark.as_str())).await,
+                    (None, Some(value)) => {
+                        people
+                            .insert(entity(id, value).with(MARK, mark.as_str()))
+                            .await
+                    }
                     (Some(old), None) => people.delete(&old).await,
                     (Some(old), Some(value)) => {
-                        people.replace(&old, entity(id, value).with(MARK, mark.as_str())).await
+                        people
+                            .replace(&old, entity(id, value).with(MARK, mark.as_str()))
+                            .await
                     }
                 };
                 model.acknowledgements.add(&model.scheduler, mark, &answer);
@@ -133,11 +156,15 @@ impl OpenModel {
     fn opener(&self, task: usize) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = model.open(Some(task), &MORE).await else { return };
+            let Ok(people) = model.open(Some(task), &MORE).await else {
+                return;
+            };
             if model.scene.builds && people.state("More") != IndexState::Readable {
                 let built = async { people.build("More")?.run().await };
                 let built = built.await;
-                model.scheduler.note(|| format!("task {task} ends with {built:?}"));
+                model
+                    .scheduler
+                    .note(|| format!("task {task} ends with {built:?}"));
             }
         })
     }
@@ -174,16 +201,26 @@ impl OpenModel {
 
     async fn in_step(&self, indexes: &[&'static str]) -> Result<Verdict> {
         let people = table("People");
-        let final_state =
-            FinalState::read(&self.store, &people, &MORE, &Messages::default(), Phase::Swept).await?;
+        let final_state = FinalState::read(
+            &self.store,
+            &people,
+            &MORE,
+            &Messages::default(),
+            Phase::Swept,
+        )
+        .await?;
         if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
         let derive = |entity: &Entity| {
-            let entries = indexes.iter().map(|name| index(name).entries(&people, entity));
+            let entries = indexes
+                .iter()
+                .map(|name| index(name).entries(&people, entity));
             Ok(entries.collect::<Result<Vec<_>>>()?.concat())
         };
-        final_state.check_entries(&self.store, &people, derive).await
+        final_state
+            .check_entries(&self.store, &people, derive)
+            .await
     }
 }
 
@@ -191,15 +228,23 @@ impl OpenScene {
     fn explore(self, chooser: impl Choose) -> Explored {
         explore(chooser, None, &async |scheduler: &Scheduler| {
             let model = OpenModel::new(scheduler, self).await?;
-            Ok(Schedule { tasks: vec![model.writer(0), model.opener(1)], verdict: model.verdict() })
+            Ok(Schedule {
+                tasks: vec![model.writer(0), model.opener(1)],
+                verdict: model.verdict(),
+            })
         })
     }
 
     /// Explores with writers that start at each time at which the build acts.
     fn at_all_moments(self, scene: &str, bounds: Bounds) {
         let moments = [0, 200, 400, 600].map(Duration::from_millis);
-        let explored =
-            moments.map(|writers_start| Self { writers_start, ..self }.explore(Systematic::new(bounds)));
+        let explored = moments.map(|writers_start| {
+            Self {
+                writers_start,
+                ..self
+            }
+            .explore(Systematic::new(bounds))
+        });
         Explored::sum(explored).assert_no_violation(scene);
     }
 }
@@ -208,29 +253,54 @@ impl OpenScene {
 fn an_opener_with_one_more_index_and_a_writer() {
     let orders = Bounds::all_orders().switching(3);
     let name = "an opener with one more index, and a writer";
-    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(orders)))).assert_no_violation(name);
+    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(orders))))
+        .assert_no_violation(name);
     let name = "an opener with one more index, a writer and a fault";
-    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(FAULT)))).assert_no_violation(name);
+    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(FAULT))))
+        .assert_no_violation(name);
 }
 
 #[test]
 fn an_opener_that_builds_and_a_writer() {
     let name = "an opener that builds one more index, and a writer";
-    OpenScene { builds: true, ..NEW }
-        .at_all_moments(&format!("{name}, in a new table"), Bounds::all_orders().switching(2));
-    OpenScene { builds: true, ..OLD }.at_all_moments(name, Bounds::all_orders().switching(2));
+    OpenScene {
+        builds: true,
+        ..NEW
+    }
+    .at_all_moments(
+        &format!("{name}, in a new table"),
+        Bounds::all_orders().switching(2),
+    );
+    OpenScene {
+        builds: true,
+        ..OLD
+    }
+    .at_all_moments(name, Bounds::all_orders().switching(2));
     let name = "an opener that builds one more index, a writer and a fault";
-    OpenScene { builds: true, ..OLD }.at_all_moments(name, FAULT.switching(0));
+    OpenScene {
+        builds: true,
+        ..OLD
+    }
+    .at_all_moments(name, FAULT.switching(0));
 }
 
 #[test]
 fn openers_at_random() {
     const WRITES: &[Write] = &[("x", Some("b")), ("y", Some("c")), ("x", None)];
-    for (scene, name) in
-        [(NEW, "an opener and a busy writer in a new table"), (OLD, "an opener and a busy writer")]
-    {
-        let busy = OpenScene { builds: true, writes: WRITES, ..scene };
-        busy.explore(Random::new(Bounds::all_orders().with_faults(2, FAULT.kinds), 1, 200))
-            .assert_no_violation(name);
+    for (scene, name) in [
+        (NEW, "an opener and a busy writer in a new table"),
+        (OLD, "an opener and a busy writer"),
+    ] {
+        let busy = OpenScene {
+            builds: true,
+            writes: WRITES,
+            ..scene
+        };
+        busy.explore(Random::new(
+            Bounds::all_orders().with_faults(2, FAULT.kinds),
+            1,
+            200,
+        ))
+        .assert_no_violation(name);
     }
 }

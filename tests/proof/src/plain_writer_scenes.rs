@@ -66,12 +66,19 @@ struct PlainWriterModel {
 impl PlainWriterModel {
     async fn new(scheduler: &Scheduler, scene: PlainWriterScene) -> Result<Self> {
         allow_plain_writers();
-        let model = Self { scene, scheduler: scheduler.clone(), store: MemoryStore::new() };
+        let model = Self {
+            scene,
+            scheduler: scheduler.clone(),
+            store: MemoryStore::new(),
+        };
         for name in ["People", "More"] {
             model.store.create_table(&TableName::new(name)?).await?;
         }
         for id in ["x", "y"] {
-            model.store.write(&people(), Operation::Insert(person(id, "a"))).await?;
+            model
+                .store
+                .write(&people(), Operation::Insert(person(id, "a")))
+                .await?;
         }
         Ok(model)
     }
@@ -103,9 +110,15 @@ impl PlainWriterModel {
                 if pause > Duration::ZERO {
                     sleep(pause).await;
                 }
-                let person = Person { place: "p".to_owned(), id: id.to_owned(), value: "b".to_owned() };
+                let person = Person {
+                    place: "p".to_owned(),
+                    id: id.to_owned(),
+                    value: "b".to_owned(),
+                };
                 let written = people.upsert(&person).await;
-                model.scheduler.note(|| format!("task {task} ends the write of {id} with {written:?}"));
+                model
+                    .scheduler
+                    .note(|| format!("task {task} ends the write of {id} with {written:?}"));
             }
         })
     }
@@ -113,10 +126,14 @@ impl PlainWriterModel {
     fn builder(&self, task: usize) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = model.open(task, true).await else { return };
+            let Ok(people) = model.open(task, true).await else {
+                return;
+            };
             let built = async { people.build("more")?.run().await };
             let built = built.await;
-            model.scheduler.note(|| format!("task {task} ends with {built:?}"));
+            model
+                .scheduler
+                .note(|| format!("task {task} ends with {built:?}"));
         })
     }
 
@@ -145,20 +162,34 @@ impl PlainWriterModel {
         if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
-        final_state.check_entries(&self.store, &people(), |entity| more().entries(&people(), entity)).await
+        final_state
+            .check_entries(&self.store, &people(), |entity| {
+                more().entries(&people(), entity)
+            })
+            .await
     }
 }
 
 impl PlainWriterScene {
     const fn second_write_after(millis: u64) -> Self {
-        Self { second_write_after: Duration::from_millis(millis), omitted: None }
+        Self {
+            second_write_after: Duration::from_millis(millis),
+            omitted: None,
+        }
     }
 
     fn explore(self, bounds: Bounds) -> Explored {
-        explore(Systematic::new(bounds), self.omitted, &async |scheduler: &Scheduler| {
-            let model = PlainWriterModel::new(scheduler, self).await?;
-            Ok(Schedule { tasks: vec![model.writer(0), model.builder(1)], verdict: model.verdict() })
-        })
+        explore(
+            Systematic::new(bounds),
+            self.omitted,
+            &async |scheduler: &Scheduler| {
+                let model = PlainWriterModel::new(scheduler, self).await?;
+                Ok(Schedule {
+                    tasks: vec![model.writer(0), model.builder(1)],
+                    verdict: model.verdict(),
+                })
+            },
+        )
     }
 }
 
@@ -175,16 +206,23 @@ const FAULTS: &[Action] = &[
 #[test]
 fn the_build_of_a_first_index_waits_for_plain_writers() {
     let times = [0, 200, 400, 600, 1000, 29_900, 30_100, 90_000];
-    let scenes = times.map(|time| PlainWriterScene::second_write_after(time).explore(ALL.switching(2)));
+    let scenes =
+        times.map(|time| PlainWriterScene::second_write_after(time).explore(ALL.switching(2)));
     Explored::sum(scenes).assert_no_violation("a build of a first index and a plain writer");
     let faults = ALL.switching(0).sparing_from(1).with_faults(1, FAULTS);
     let scenes = times.map(|time| PlainWriterScene::second_write_after(time).explore(faults));
-    Explored::sum(scenes).assert_no_violation("a build of a first index, a plain writer and a fault");
+    Explored::sum(scenes)
+        .assert_no_violation("a build of a first index, a plain writer and a fault");
 }
 
 #[test]
 fn the_wait_for_plain_writers_is_needed() {
     let invariant = Invariant::WaitForPlainWriters;
-    let scene = PlainWriterScene { omitted: Some(invariant), ..PlainWriterScene::second_write_after(1000) };
-    scene.explore(ALL.switching(1)).assert_violation_without(invariant);
+    let scene = PlainWriterScene {
+        omitted: Some(invariant),
+        ..PlainWriterScene::second_write_after(1000)
+    };
+    scene
+        .explore(ALL.switching(1))
+        .assert_violation_without(invariant);
 }

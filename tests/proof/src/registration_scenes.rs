@@ -89,9 +89,13 @@ impl RegistrationModel {
         for name in ["People", "More"] {
             model.store.create_table(&TableName::new(name)?).await?;
         }
-        let founder = model.open(0, false, Vec::new(), IndexOptions::local().cache).await?;
+        let founder = model
+            .open(0, false, Vec::new(), IndexOptions::local().cache)
+            .await?;
         for id in ["x", "y"] {
-            founder.insert(Entity::from(key(id)).with(VALUE, "a")).await?;
+            founder
+                .insert(Entity::from(key(id)).with(VALUE, "a"))
+                .await?;
         }
         Ok(model)
     }
@@ -121,17 +125,24 @@ impl RegistrationModel {
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = model.open(task, true, vec![more()], CACHE).await else { return };
-            for (mark, id, pause) in
-                [("0", "x", model.scene.writers_start), ("1", "y", model.scene.second_write_after)]
-            {
+            let Ok(people) = model.open(task, true, vec![more()], CACHE).await else {
+                return;
+            };
+            for (mark, id, pause) in [
+                ("0", "x", model.scene.writers_start),
+                ("1", "y", model.scene.second_write_after),
+            ] {
                 if pause > Duration::ZERO {
                     sleep(pause).await;
                 }
-                let Ok(Some(old)) = people.get(&key(id)).await else { return };
+                let Ok(Some(old)) = people.get(&key(id)).await else {
+                    return;
+                };
                 let new = Entity::from(key(id)).with(VALUE, "b").with(MARK, mark);
                 let answer = people.replace(&old, new).await;
-                model.acknowledgements.add(&model.scheduler, mark.to_owned(), &answer);
+                model
+                    .acknowledgements
+                    .add(&model.scheduler, mark.to_owned(), &answer);
             }
         })
     }
@@ -140,7 +151,9 @@ impl RegistrationModel {
         let model = self.clone();
         Box::pin(async move {
             let cache = IndexOptions::local().cache;
-            let Ok(people) = model.open(task, true, vec![more()], cache).await else { return };
+            let Ok(people) = model.open(task, true, vec![more()], cache).await else {
+                return;
+            };
             if model.scene.build_watches_for > Duration::ZERO {
                 // Watch from the time when the writer has registered.
                 sleep(CLIENT).await;
@@ -154,7 +167,9 @@ impl RegistrationModel {
                 people.build("more")?.run().await
             };
             let built = built.await;
-            model.scheduler.note(|| format!("task {task} ends with {built:?}"));
+            model
+                .scheduler
+                .note(|| format!("task {task} ends with {built:?}"));
         })
     }
 
@@ -165,7 +180,9 @@ impl RegistrationModel {
 
     /// Checks that the index is complete as soon as it is readable.
     async fn judge(&self) -> Result<Verdict> {
-        let judge = self.open(0, false, vec![more()], IndexOptions::local().cache).await?;
+        let judge = self
+            .open(0, false, vec![more()], IndexOptions::local().cache)
+            .await?;
         for _ in 0..2 {
             judge.journal().sweep(&[], Duration::ZERO).await?;
         }
@@ -190,24 +207,41 @@ impl RegistrationModel {
         if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
-        final_state.check_entries(&self.store, &people(), |entity| more().entries(&people(), entity)).await
+        final_state
+            .check_entries(&self.store, &people(), |entity| {
+                more().entries(&people(), entity)
+            })
+            .await
     }
 }
 
 impl RegistrationScene {
     fn explore(self, bounds: Bounds) -> Explored {
-        explore(Systematic::new(bounds), self.omitted, &async |scheduler: &Scheduler| {
-            let model = RegistrationModel::new(scheduler, self).await?;
-            Ok(Schedule { tasks: vec![model.writer(0), model.builder(1)], verdict: model.verdict() })
-        })
+        explore(
+            Systematic::new(bounds),
+            self.omitted,
+            &async |scheduler: &Scheduler| {
+                let model = RegistrationModel::new(scheduler, self).await?;
+                Ok(Schedule {
+                    tasks: vec![model.writer(0), model.builder(1)],
+                    verdict: model.verdict(),
+                })
+            },
+        )
     }
 
     const fn writers_start_at(self, millis: u64) -> Self {
-        Self { writers_start: Duration::from_millis(millis), ..self }
+        Self {
+            writers_start: Duration::from_millis(millis),
+            ..self
+        }
     }
 
     const fn without_invariant(self, invariant: Invariant) -> Self {
-        Self { omitted: Some(invariant), ..self }
+        Self {
+            omitted: Some(invariant),
+            ..self
+        }
     }
 }
 
@@ -229,19 +263,29 @@ const FAULT: Bounds = switching(0).sparing_from(1).with_faults(1, FAULTS);
 
 #[test]
 fn a_build_waits_for_a_process_with_a_longer_cache() {
-    let scenes = [0, 300, 600, 1000, 1400]
-        .map(|writers_start| REGISTERED.writers_start_at(writers_start).explore(switching(2)));
+    let scenes = [0, 300, 600, 1000, 1400].map(|writers_start| {
+        REGISTERED
+            .writers_start_at(writers_start)
+            .explore(switching(2))
+    });
     Explored::sum(scenes).assert_no_violation("a build and a slower process");
-    let scenes = [0, 1000].map(|writers_start| REGISTERED.writers_start_at(writers_start).explore(FAULT));
+    let scenes =
+        [0, 1000].map(|writers_start| REGISTERED.writers_start_at(writers_start).explore(FAULT));
     Explored::sum(scenes).assert_no_violation("a build, a slower process and a fault");
 }
 
 #[test]
 fn a_process_resumes_after_its_registration_expired() {
-    let scenes = [42_900, 43_000, 43_300, 43_600]
-        .map(|writers_start| RESUMING.writers_start_at(writers_start).explore(switching(2)));
+    let scenes = [42_900, 43_000, 43_300, 43_600].map(|writers_start| {
+        RESUMING
+            .writers_start_at(writers_start)
+            .explore(switching(2))
+    });
     Explored::sum(scenes).assert_no_violation("a build and a process that resumes");
-    let expired = RegistrationScene { build_watches_for: EXPIRY, ..REGISTERED };
+    let expired = RegistrationScene {
+        build_watches_for: EXPIRY,
+        ..REGISTERED
+    };
     Explored::sum([expired, RESUMING].map(|scene| scene.explore(FAULT)))
         .assert_no_violation("a build, a process that resumes and a fault");
 }
@@ -249,14 +293,22 @@ fn a_process_resumes_after_its_registration_expired() {
 /// A process registers before it reads index states, also while they change.
 #[test]
 fn a_process_opens_the_table_during_a_build() {
-    let scene = RegistrationScene { second_write_after: Duration::from_millis(1000), ..REGISTERED };
-    scene.explore(switching(3)).assert_no_violation("a build, and a slower process that opens the table");
+    let scene = RegistrationScene {
+        second_write_after: Duration::from_millis(1000),
+        ..REGISTERED
+    };
+    scene
+        .explore(switching(3))
+        .assert_no_violation("a build, and a slower process that opens the table");
 }
 
 #[test]
 fn every_rule_of_registrations_is_needed() {
     let scenes = [
-        (Invariant::WaitForRegistered, REGISTERED.writers_start_at(1000)),
+        (
+            Invariant::WaitForRegistered,
+            REGISTERED.writers_start_at(1000),
+        ),
         (Invariant::WatchWhole, REGISTERED.writers_start_at(1000)),
         (Invariant::RegisterFirst, RESUMING),
     ];
@@ -269,19 +321,33 @@ fn every_rule_of_registrations_is_needed() {
 /// A build waits for a dead process only until its registration has expired, and then removes the registration.
 #[test]
 fn an_expired_registration_is_removed() {
-    let scene = RegistrationScene { build_watches_for: EXPIRY, ..REGISTERED };
-    let bounds = switching(0).sparing_from(1).with_faults(1, &[Action::CrashAfter]);
-    let explored = explore(Systematic::new(bounds), None, &async |scheduler: &Scheduler| {
-        let model = RegistrationModel::new(scheduler, scene).await?;
-        let judge = model.clone();
-        let verdict: BoxFuture<'static, Result<Option<String>>> = Box::pin(async move {
-            let rows = judge.store.query_all(&people(), &Query::new()).await?;
-            let rows = rows.iter().filter(|row| row.key().row().starts_with("process~"));
-            let left: Vec<_> = rows.map(|row| row.key().row().to_owned()).collect();
-            // The registration of the build itself.
-            Ok((left.len() != 1).then(|| format!("the rows {left:?} are left")))
-        });
-        Ok(Schedule { tasks: vec![model.writer(0), model.builder(1)], verdict })
-    });
+    let scene = RegistrationScene {
+        build_watches_for: EXPIRY,
+        ..REGISTERED
+    };
+    let bounds = switching(0)
+        .sparing_from(1)
+        .with_faults(1, &[Action::CrashAfter]);
+    let explored = explore(
+        Systematic::new(bounds),
+        None,
+        &async |scheduler: &Scheduler| {
+            let model = RegistrationModel::new(scheduler, scene).await?;
+            let judge = model.clone();
+            let verdict: BoxFuture<'static, Result<Option<String>>> = Box::pin(async move {
+                let rows = judge.store.query_all(&people(), &Query::new()).await?;
+                let rows = rows
+                    .iter()
+                    .filter(|row| row.key().row().starts_with("process~"));
+                let left: Vec<_> = rows.map(|row| row.key().row().to_owned()).collect();
+                // The registration of the build itself.
+                Ok((left.len() != 1).then(|| format!("the rows {left:?} are left")))
+            });
+            Ok(Schedule {
+                tasks: vec![model.writer(0), model.builder(1)],
+                verdict,
+            })
+        },
+    );
     explored.assert_no_violation("a build forgets a registration without heartbeat");
 }

@@ -11,8 +11,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
 };
 
 use super::footprint::Footprint;
@@ -45,8 +46,16 @@ impl ScheduledBlobs {
         };
         let run = Box::pin(async move { Ok(run.await) });
         let label = || format!("blob {what} {at:?}");
-        let answer = self.scheduler.request(sending_task(CURRENT_TASK), footprint, reads, label, run).await;
-        answer.unwrap_or_else(|error| Err(Error::Generic { store: "scheduled", source: error.into() }))
+        let answer = self
+            .scheduler
+            .request(sending_task(CURRENT_TASK), footprint, reads, label, run)
+            .await;
+        answer.unwrap_or_else(|error| {
+            Err(Error::Generic {
+                store: "scheduled",
+                source: error.into(),
+            })
+        })
     }
 }
 
@@ -64,7 +73,12 @@ impl fmt::Display for ScheduledBlobs {
 
 #[async_trait]
 impl ObjectStore for ScheduledBlobs {
-    async fn put_opts(&self, at: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        at: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         let (blobs, path) = (self.blobs.clone(), at.clone());
         let run = Box::pin(async move { blobs.put_opts(&path, payload, options).await });
         self.step(Some(at), "put", run).await
@@ -80,10 +94,18 @@ impl ObjectStore for ScheduledBlobs {
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
         let (blobs, path) = (self.blobs.clone(), at.clone());
-        self.step(Some(at), "get", Box::pin(async move { blobs.get_opts(&path, options).await })).await
+        self.step(
+            Some(at),
+            "get",
+            Box::pin(async move { blobs.get_opts(&path, options).await }),
+        )
+        .await
     }
 
-    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         let this = self.clone();
         let deletes = paths.and_then(move |path| {
             let this = this.clone();
@@ -100,8 +122,11 @@ impl ObjectStore for ScheduledBlobs {
         let (this, prefix) = (self.clone(), prefix.cloned());
         let listed = async move {
             let blobs = this.blobs.clone();
-            let run = Box::pin(async move { blobs.list(prefix.as_ref()).try_collect::<Vec<_>>().await });
-            this.step(None, "list", run).await.map(|all| stream::iter(all.into_iter().map(Ok)))
+            let run =
+                Box::pin(async move { blobs.list(prefix.as_ref()).try_collect::<Vec<_>>().await });
+            this.step(None, "list", run)
+                .await
+                .map(|all| stream::iter(all.into_iter().map(Ok)))
         };
         stream::once(listed).try_flatten().boxed()
     }

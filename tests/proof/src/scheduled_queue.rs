@@ -40,7 +40,10 @@ struct Shared {
 impl Messages {
     /// Messages that become poison messages after `most` receives.
     pub(super) fn poisoned_after(most: u32) -> Self {
-        Self(Arc::new(Mutex::new(Shared { most: Some(most), ..Shared::default() })))
+        Self(Arc::new(Mutex::new(Shared {
+            most: Some(most),
+            ..Shared::default()
+        })))
     }
 
     /// The number of messages without the poison messages.
@@ -49,7 +52,13 @@ impl Messages {
     }
 
     fn send(&self, id: String, body: String, delay: Duration) -> Receipt {
-        let held = Held { id: id.clone(), body, visible: Instant::now() + delay, count: 0, version: 0 };
+        let held = Held {
+            id: id.clone(),
+            body,
+            visible: Instant::now() + delay,
+            count: 0,
+            version: 0,
+        };
         self.0.lock().unwrap().waiting.push(held);
         Receipt::new(MessageId::new(id), "0")
     }
@@ -57,24 +66,41 @@ impl Messages {
     fn receive(&self, max: usize, visibility: Duration) -> Vec<Message> {
         let mut shared = self.0.lock().unwrap();
         let (now, most) = (Instant::now(), shared.most.unwrap_or(u32::MAX));
-        let worn: Vec<_> = shared.waiting.extract_if(.., |m| m.visible <= now && m.count >= most).collect();
+        let worn: Vec<_> = shared
+            .waiting
+            .extract_if(.., |m| m.visible <= now && m.count >= most)
+            .collect();
         shared.poisoned.extend(worn);
         shared.waiting.sort_by(|a, b| a.id.cmp(&b.id));
-        let due = shared.waiting.iter_mut().filter(|m| m.visible <= now).take(max);
+        let due = shared
+            .waiting
+            .iter_mut()
+            .filter(|m| m.visible <= now)
+            .take(max);
         due.map(|held| {
-            (held.visible, held.count, held.version) = (now + visibility, held.count + 1, held.version + 1);
+            (held.visible, held.count, held.version) =
+                (now + visibility, held.count + 1, held.version + 1);
             held.message()
         })
         .collect()
     }
 
     fn set_aside(&self, max: usize) -> Vec<Message> {
-        self.0.lock().unwrap().poisoned.iter().take(max).map(Held::message).collect()
+        self.0
+            .lock()
+            .unwrap()
+            .poisoned
+            .iter()
+            .take(max)
+            .map(Held::message)
+            .collect()
     }
 
     /// Removes a message.
     fn take(&self, receipt: &Receipt) -> Result<Held> {
-        let Shared { waiting, poisoned, .. } = &mut *self.0.lock().unwrap();
+        let Shared {
+            waiting, poisoned, ..
+        } = &mut *self.0.lock().unwrap();
         let found = [waiting, poisoned].into_iter().find_map(|messages| {
             let at = messages.iter().position(|m| m.is(receipt))?;
             Some(messages.remove(at))
@@ -84,7 +110,11 @@ impl Messages {
 
     fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
         let mut shared = self.0.lock().unwrap();
-        let held = shared.waiting.iter_mut().find(|m| m.is(receipt)).ok_or_else(|| void(receipt.id()))?;
+        let held = shared
+            .waiting
+            .iter_mut()
+            .find(|m| m.is(receipt))
+            .ok_or_else(|| void(receipt.id()))?;
         (held.visible, held.version) = (Instant::now() + visibility, held.version + 1);
         Ok(held.receipt())
     }
@@ -106,7 +136,11 @@ impl Held {
 }
 
 fn void(id: &MessageId) -> Error {
-    ErrorKind::PreconditionFailed { table: "queue".into(), key: id.to_string() }.into()
+    ErrorKind::PreconditionFailed {
+        table: "queue".into(),
+        key: id.to_string(),
+    }
+    .into()
 }
 
 /// The connection of one task to the queue.
@@ -123,8 +157,19 @@ pub(super) struct ScheduledQueue {
 }
 
 impl ScheduledQueue {
-    pub(super) fn new(messages: Messages, scheduler: Option<Scheduler>, task: usize, eager: bool) -> Self {
-        Self { messages, scheduler, task, eager, sent: Mutex::default() }
+    pub(super) fn new(
+        messages: Messages,
+        scheduler: Option<Scheduler>,
+        task: usize,
+        eager: bool,
+    ) -> Self {
+        Self {
+            messages,
+            scheduler,
+            task,
+            eager,
+            sent: Mutex::default(),
+        }
     }
 
     async fn step<T: Send + 'static>(
@@ -133,14 +178,24 @@ impl ScheduledQueue {
         what: &'static str,
         run: impl FnOnce(Messages) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let Some(scheduler) = &self.scheduler else { return run(self.messages.clone()) };
+        let Some(scheduler) = &self.scheduler else {
+            return run(self.messages.clone());
+        };
         let footprint = match row {
             Some(row) => Footprint::rows("queue", "", vec![row], true),
             None => Footprint::all("queue", true),
         };
         let messages = self.messages.clone();
         let run = Box::pin(async move { run(messages) });
-        scheduler.request(sending_task(self.task), footprint, false, || format!("queue {what}"), run).await
+        scheduler
+            .request(
+                sending_task(self.task),
+                footprint,
+                false,
+                || format!("queue {what}"),
+                run,
+            )
+            .await
     }
 }
 
@@ -152,24 +207,33 @@ impl WorkQueue for ScheduledQueue {
             *sent += 1;
             *sent
         };
-        let (id, body) = (format!("{}-{number}", sending_task(self.task)), body.to_owned());
+        let (id, body) = (
+            format!("{}-{number}", sending_task(self.task)),
+            body.to_owned(),
+        );
         let delay = if self.eager { Duration::ZERO } else { delay };
-        self.step(Some(id.clone()), "send", move |m| Ok(m.send(id, body, delay))).await
+        self.step(Some(id.clone()), "send", move |m| {
+            Ok(m.send(id, body, delay))
+        })
+        .await
     }
 
     async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
-        self.step(None, "receive", move |m| Ok(m.receive(max, visibility))).await
+        self.step(None, "receive", move |m| Ok(m.receive(max, visibility)))
+            .await
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
         let receipt = receipt.clone();
-        self.step(None, "renew", move |m| m.renew(&receipt, visibility)).await
+        self.step(None, "renew", move |m| m.renew(&receipt, visibility))
+            .await
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
         let receipt = receipt.clone();
         let row = receipt.id().to_string();
-        self.step(Some(row), "delete", move |m| m.take(&receipt).map(drop)).await
+        self.step(Some(row), "delete", move |m| m.take(&receipt).map(drop))
+            .await
     }
 
     async fn peek(&self, _max: usize) -> Result<Vec<Message>> {
@@ -177,11 +241,14 @@ impl WorkQueue for ScheduledQueue {
     }
 
     async fn poison(&self, max: usize) -> Result<Vec<Message>> {
-        self.step(None, "poison", move |m| Ok(m.set_aside(max))).await
+        self.step(None, "poison", move |m| Ok(m.set_aside(max)))
+            .await
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        let Some(receipt) = message.receipt.clone() else { return Err(void(&message.id)) };
+        let Some(receipt) = message.receipt.clone() else {
+            return Err(void(&message.id));
+        };
         let again = move |m: Messages| {
             let held = m.take(&receipt)?;
             Ok(m.send(held.id, held.body, Duration::ZERO))

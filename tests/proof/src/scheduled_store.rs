@@ -46,7 +46,13 @@ impl ScheduledStore {
         }
         let label = format!("read {footprint:?}");
         self.scheduler
-            .request(sending_task(self.task), footprint, true, || label.clone(), Box::pin(run))
+            .request(
+                sending_task(self.task),
+                footprint,
+                true,
+                || label.clone(),
+                Box::pin(run),
+            )
             .await
     }
 
@@ -62,9 +68,12 @@ impl ScheduledStore {
         // Every process may write its registration.
         let is_registration = footprint.is_of("process~");
         if self.reads_only && !is_registration {
-            self.scheduler.report_violation(format!("a reporting scrub writes: {}", label()));
+            self.scheduler
+                .report_violation(format!("a reporting scrub writes: {}", label()));
         }
-        self.scheduler.request(sending_task(self.task), footprint, false, label, run).await
+        self.scheduler
+            .request(sending_task(self.task), footprint, false, label, run)
+            .await
     }
 }
 
@@ -73,10 +82,28 @@ impl TableStore for ScheduledStore {
     table_core::forward_to_store!(self => self.store;
         profile, create_table, delete_table, list_tables);
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], false);
-        let (store, table, key, select) = (self.store.clone(), table.clone(), key.clone(), select.cloned());
-        self.read(footprint, async move { store.get(&table, &key, select.as_ref()).await }).await
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let footprint = Footprint::rows(
+            table.as_str(),
+            key.partition(),
+            vec![key.row().to_owned()],
+            false,
+        );
+        let (store, table, key, select) = (
+            self.store.clone(),
+            table.clone(),
+            key.clone(),
+            select.cloned(),
+        );
+        self.read(footprint, async move {
+            store.get(&table, &key, select.as_ref()).await
+        })
+        .await
     }
 
     async fn query(
@@ -86,43 +113,82 @@ impl TableStore for ScheduledStore {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         let footprint = Footprint::of_query(table.as_str(), query);
-        let (store, table, query, from) = (self.store.clone(), table.clone(), query.clone(), from.cloned());
-        self.read(footprint, async move { store.query(&table, &query, from.as_ref()).await }).await
+        let (store, table, query, from) = (
+            self.store.clone(),
+            table.clone(),
+            query.clone(),
+            from.cloned(),
+        );
+        self.read(footprint, async move {
+            store.query(&table, &query, from.as_ref()).await
+        })
+        .await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         let key = operation.key();
-        let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], true);
+        let footprint = Footprint::rows(
+            table.as_str(),
+            key.partition(),
+            vec![key.row().to_owned()],
+            true,
+        );
         let (store, table, sent) = (self.store.clone(), table.clone(), operation.clone());
         let task = self.task;
-        let watch = Watch { scheduler: self.scheduler.clone(), watched: self.watched.clone() };
+        let watch = Watch {
+            scheduler: self.scheduler.clone(),
+            watched: self.watched.clone(),
+        };
         let run = Box::pin(async move {
             let marks = match sent {
                 Operation::Merge(..) if table == watch.watched.0 => marks([&sent], task),
                 _ => Vec::new(),
             };
             let written = store.write(&table, sent).await?;
-            marks.iter().for_each(|mark| watch.scheduler.committed(mark));
+            marks
+                .iter()
+                .for_each(|mark| watch.scheduler.committed(mark));
             watch.took_effect(&store).await?;
             Ok(written)
         });
-        self.change(footprint, || format!("{} {}", operation.kind().name(), operation.key()), run).await
+        self.change(
+            footprint,
+            || format!("{} {}", operation.kind().name(), operation.key()),
+            run,
+        )
+        .await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        let rows = group.operations().iter().map(|o| o.key().row().to_owned()).collect();
+        let rows = group
+            .operations()
+            .iter()
+            .map(|o| o.key().row().to_owned())
+            .collect();
         let footprint = Footprint::rows(table.as_str(), group.partition().as_str(), rows, true);
         let label = || {
-            let named = group.operations().iter().map(|o| format!("{} {}", o.kind().name(), o.key()));
+            let named = group
+                .operations()
+                .iter()
+                .map(|o| format!("{} {}", o.kind().name(), o.key()));
             named.collect::<Vec<_>>().join(", ")
         };
         let (sent, task) = (group.clone(), self.task);
         let (store, table) = (self.store.clone(), table.clone());
-        let watch = Watch { scheduler: self.scheduler.clone(), watched: self.watched.clone() };
+        let watch = Watch {
+            scheduler: self.scheduler.clone(),
+            watched: self.watched.clone(),
+        };
         let run = Box::pin(async move {
-            let marks = if table == watch.watched.0 { marks(sent.operations(), task) } else { Vec::new() };
+            let marks = if table == watch.watched.0 {
+                marks(sent.operations(), task)
+            } else {
+                Vec::new()
+            };
             let written = store.transact(&table, sent).await?;
-            marks.iter().for_each(|mark| watch.scheduler.committed(mark));
+            marks
+                .iter()
+                .for_each(|mark| watch.scheduler.committed(mark));
             watch.took_effect(&store).await?;
             Ok(written)
         });
@@ -164,7 +230,8 @@ impl Watch {
         let rows = store.query_all(table, &Query::new()).await?;
         // The source of a committed move is not counted: its journal row says that the target is the entity now.
         let is_left = |entity: &Entity| {
-            let moved = journal_key(entity).and_then(|key| rows.iter().find(|row| *row.key() == key));
+            let moved =
+                journal_key(entity).and_then(|key| rows.iter().find(|row| *row.key() == key));
             moved.is_some_and(|row| row.get("JournalKind") == Some(ValueRef::String("write")))
         };
         for entity in rows.iter().filter(|entity| !is_left(entity)) {
@@ -172,7 +239,8 @@ impl Watch {
                 && crate::patterns::index::Entry::index_of(entity).is_none()
                 && !seen.insert(value.to_owned())
             {
-                self.scheduler.report_violation(format!("two entities hold {value:?}"));
+                self.scheduler
+                    .report_violation(format!("two entities hold {value:?}"));
             }
         }
         Ok(())

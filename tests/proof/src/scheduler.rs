@@ -126,8 +126,14 @@ impl fmt::Debug for Scheduler {
 
 impl Scheduler {
     pub(super) fn new(traced: bool) -> Self {
-        let inner = Inner { trace: traced.then(Vec::new), ..Inner::default() };
-        Self { inner: Arc::new(Mutex::new(inner)), started: Instant::now() }
+        let inner = Inner {
+            trace: traced.then(Vec::new),
+            ..Inner::default()
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            started: Instant::now(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -147,12 +153,20 @@ impl Scheduler {
     pub(super) fn waiting(&self) -> Vec<(RequestId, Footprint, bool)> {
         let inner = self.lock();
         // Another task of the process may run before this one sees its decision.
-        let open = inner.waiting.iter().filter(|(_, waiting)| waiting.verdict.is_none());
-        open.map(|(id, w)| (*id, w.footprint.clone(), w.can_be_late)).collect()
+        let open = inner
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.verdict.is_none());
+        open.map(|(id, w)| (*id, w.footprint.clone(), w.can_be_late))
+            .collect()
     }
 
     pub(super) fn late(&self) -> Vec<(RequestId, Footprint)> {
-        self.lock().late.iter().map(|late| (late.request, late.footprint.clone())).collect()
+        self.lock()
+            .late
+            .iter()
+            .map(|late| (late.request, late.footprint.clone()))
+            .collect()
     }
 
     /// Decides what happens to a waiting request.
@@ -168,7 +182,11 @@ impl Scheduler {
     pub(super) async fn arrive(&self, request: RequestId) {
         let late = {
             let mut inner = self.lock();
-            let at = inner.late.iter().position(|late| late.request == request).unwrap();
+            let at = inner
+                .late
+                .iter()
+                .position(|late| late.request == request)
+                .unwrap();
             inner.late.remove(at)
         };
         self.note(|| format!("{request:?} takes effect late"));
@@ -215,16 +233,26 @@ impl Scheduler {
     ) -> Result<T> {
         let (id, action) = loop {
             let id = self.enter(task, footprint.clone(), !reads);
-            let action = Turn { scheduler: self.clone(), id }.await;
+            let action = Turn {
+                scheduler: self.clone(),
+                id,
+            }
+            .await;
             self.note(|| format!("task {task} {action:?}: {}", label()));
-            let Action::Resend(at) = action else { break (id, action) };
+            let Action::Resend(at) = action else {
+                break (id, action);
+            };
             sleep_until(self.started + at).await;
         };
         let answer = match action {
             Action::Lose => Err(lost(reads)),
             Action::Late => {
                 let effect = Box::pin(async { drop(run.await) });
-                self.lock().late.push(Late { request: id, footprint, effect });
+                self.lock().late.push(Late {
+                    request: id,
+                    footprint,
+                    effect,
+                });
                 Err(lost(reads))
             }
             Action::LoseAnswer => run.await.and(Err(lost(reads))),
@@ -234,7 +262,10 @@ impl Scheduler {
                 let _unseen = run.await;
                 self.stall(task, Err(lost(reads)), until).await
             }
-            Action::Pause(length) => self.stall(task, run.await, self.started.elapsed() + length).await,
+            Action::Pause(length) => {
+                self.stall(task, run.await, self.started.elapsed() + length)
+                    .await
+            }
             Action::Slow(length) => {
                 sleep(length).await;
                 run.await
@@ -243,11 +274,21 @@ impl Scheduler {
                 let _unseen = run.await;
                 std::future::pending().await
             }
-            Action::Run | Action::CrashBefore | Action::CancelBefore | Action::Arrive | Action::Resend(_) => {
-                run.await
-            }
+            Action::Run
+            | Action::CrashBefore
+            | Action::CancelBefore
+            | Action::Arrive
+            | Action::Resend(_) => run.await,
         };
-        self.note(|| format!("    {}", answer.as_ref().err().map_or("ok".to_owned(), ToString::to_string)));
+        self.note(|| {
+            format!(
+                "    {}",
+                answer
+                    .as_ref()
+                    .err()
+                    .map_or("ok".to_owned(), ToString::to_string)
+            )
+        });
         answer
     }
 
@@ -262,15 +303,29 @@ impl Scheduler {
     /// Whether a task's process is paused.
     pub(super) fn is_stalled(&self, task: usize) -> bool {
         let process = self.process_of(task);
-        self.lock().stalled.get(&process).is_some_and(|until| Instant::now() < *until)
+        self.lock()
+            .stalled
+            .get(&process)
+            .is_some_and(|until| Instant::now() < *until)
     }
 
     fn enter(&self, task: usize, footprint: Footprint, can_be_late: bool) -> RequestId {
         let mut inner = self.lock();
         let number = inner.numbers.entry(task).or_default();
         *number += 1;
-        let id = RequestId { task, number: *number };
-        inner.waiting.insert(id, Waiting { footprint, can_be_late, verdict: None, waker: None });
+        let id = RequestId {
+            task,
+            number: *number,
+        };
+        inner.waiting.insert(
+            id,
+            Waiting {
+                footprint,
+                can_be_late,
+                verdict: None,
+                waker: None,
+            },
+        );
         id
     }
 }
@@ -278,7 +333,11 @@ impl Scheduler {
 /// The error of a request without an answer.
 fn lost(reads: bool) -> Error {
     let error = Error::from(ErrorKind::Transport("lost on purpose".to_owned()));
-    error.with_outcome(if reads { Outcome::NotApplied } else { Outcome::Ambiguous })
+    error.with_outcome(if reads {
+        Outcome::NotApplied
+    } else {
+        Outcome::Ambiguous
+    })
 }
 
 /// The error of an answer that says *applied* and cannot be read.

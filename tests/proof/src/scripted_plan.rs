@@ -43,7 +43,15 @@ pub(super) struct ScriptedPlan {
 
 impl ScriptedPlan {
     pub(super) const fn new(large: bool, acknowledge: Acknowledge, workers: usize) -> Self {
-        Self { large, acknowledge, submitters: 1, workers, rounds: 2, poison: Poison::Never, omitted: None }
+        Self {
+            large,
+            acknowledge,
+            submitters: 1,
+            workers,
+            rounds: 2,
+            poison: Poison::Never,
+            omitted: None,
+        }
     }
 
     pub(super) const fn submitted_by(self, submitters: usize) -> Self {
@@ -55,7 +63,10 @@ impl ScriptedPlan {
     }
 
     pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
-        Self { omitted: Some(invariant), ..self }
+        Self {
+            omitted: Some(invariant),
+            ..self
+        }
     }
 
     pub(super) const fn poisoned(self, poison: Poison) -> Self {
@@ -72,7 +83,10 @@ impl ScriptedPlan {
             for _ in 0..self.workers {
                 tasks.push(model.worker(tasks.len()).await?);
             }
-            Ok(Schedule { tasks, verdict: model.verdict() })
+            Ok(Schedule {
+                tasks,
+                verdict: model.verdict(),
+            })
         })
     }
 
@@ -97,41 +111,52 @@ const ALONE: Bounds = Bounds::all_orders().switching(0).with_faults(1, FAULTS);
 #[test]
 fn a_submitter_and_two_workers() {
     let plan = ScriptedPlan::new(false, Committed, 2);
-    plan.explore(Systematic::new(ORDERS)).assert_no_violation("a transaction and two workers");
+    plan.explore(Systematic::new(ORDERS))
+        .assert_no_violation("a transaction and two workers");
     let plan = ScriptedPlan::new(false, Applied, 1);
-    plan.explore(Systematic::new(ORDERS)).assert_no_violation("a transaction that its submitter applies");
+    plan.explore(Systematic::new(ORDERS))
+        .assert_no_violation("a transaction that its submitter applies");
 }
 
 #[test]
 fn a_submitter_and_two_workers_and_a_fault() {
     let plan = ScriptedPlan::new(false, Committed, 2);
-    plan.explore(Systematic::new(ALONE)).assert_no_violation("a transaction, two workers and a fault");
+    plan.explore(Systematic::new(ALONE))
+        .assert_no_violation("a transaction, two workers and a fault");
 }
 
 #[test]
 fn a_submitter_that_applies_a_worker_and_a_fault() {
     let plan = ScriptedPlan::new(false, Applied, 1);
-    plan.explore(Systematic::new(FAULT)).assert_no_violation("a transaction of its submitter and a fault");
+    plan.explore(Systematic::new(FAULT))
+        .assert_no_violation("a transaction of its submitter and a fault");
 }
 
 #[test]
 fn a_stored_plan_and_a_fault() {
     let plan = ScriptedPlan::new(true, Committed, 1);
-    plan.explore(Systematic::new(ALONE)).assert_no_violation("a stored plan, a worker and a fault");
+    plan.explore(Systematic::new(ALONE))
+        .assert_no_violation("a stored plan, a worker and a fault");
     let plan = ScriptedPlan::new(true, Applied, 1);
-    plan.explore(Systematic::new(ALONE)).assert_no_violation("a stored plan of its submitter and a fault");
+    plan.explore(Systematic::new(ALONE))
+        .assert_no_violation("a stored plan of its submitter and a fault");
 }
 
 /// A submitter stores its plan so slowly that a worker has aborted the transaction and removed the pieces twice; then
 /// the submitter dies.
 #[test]
 fn a_stored_plan_that_is_aborted() {
-    const DEADLY: &[Action] = &[Action::Resend(Duration::from_millis(850)), Action::CrashAfter];
+    const DEADLY: &[Action] = &[
+        Action::Resend(Duration::from_millis(850)),
+        Action::CrashAfter,
+    ];
     let bounds = ALONE.sparing_from(1).with_faults(2, DEADLY);
     let slow = ScriptedPlan::new(true, Committed, 1).in_rounds(4);
     slow.explore(Systematic::new(bounds))
         .assert_no_violation("a stored plan of a slow submitter, and a worker");
-    let explored = slow.without_invariant(Invariant::PieceCutOff).explore(Systematic::new(bounds));
+    let explored = slow
+        .without_invariant(Invariant::PieceCutOff)
+        .explore(Systematic::new(bounds));
     explored.assert_violation_without(Invariant::PieceCutOff);
 }
 
@@ -148,10 +173,14 @@ fn transactions_with_unreadable_answers() {
 
 #[test]
 fn a_poisoned_transaction_and_a_fault() {
-    for (what, poison) in [("put back", Poison::Requeued), ("discarded", Poison::Discarded)] {
+    for (what, poison) in [
+        ("put back", Poison::Requeued),
+        ("discarded", Poison::Discarded),
+    ] {
         let plan = ScriptedPlan::new(false, Committed, 1).poisoned(poison);
         let name = format!("a poisoned transaction that is {what}, and a fault");
-        plan.explore(Systematic::new(ALONE)).assert_no_violation(&name);
+        plan.explore(Systematic::new(ALONE))
+            .assert_no_violation(&name);
     }
 }
 

@@ -124,26 +124,43 @@ impl ShapeScene {
     }
 
     pub(super) const fn writers_start_at(self, writers_start: Duration) -> Self {
-        Self { writers_start, ..self }
+        Self {
+            writers_start,
+            ..self
+        }
     }
 
     /// Index states are cached for longer than a lease.
     pub(super) const fn with_long_caches(self) -> Self {
-        Self { cache: Duration::from_secs(5), ..self }
+        Self {
+            cache: Duration::from_secs(5),
+            ..self
+        }
     }
 
     /// Adds a queue, and this number of workers.
     pub(super) const fn with_workers(self, workers: usize) -> Self {
-        Self { workers, queued: true, ..self }
+        Self {
+            workers,
+            queued: true,
+            ..self
+        }
     }
 
     /// Writers return after the commit; workers apply the writes.
     pub(super) const fn left_to_workers(self) -> Self {
-        Self { acknowledge: Acknowledge::Committed, queued: true, ..self }
+        Self {
+            acknowledge: Acknowledge::Committed,
+            queued: true,
+            ..self
+        }
     }
 
     pub(super) const fn without_invariant(self, invariant: Invariant) -> Self {
-        Self { omitted: Some(invariant), ..self }
+        Self {
+            omitted: Some(invariant),
+            ..self
+        }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
@@ -171,7 +188,10 @@ impl ShapeScene {
             for _ in 0..self.workers {
                 all.push(model.worker(handle(all.len())));
             }
-            Ok(Schedule { tasks: all, verdict: model.verdict() })
+            Ok(Schedule {
+                tasks: all,
+                verdict: model.verdict(),
+            })
         })
     }
 
@@ -184,7 +204,10 @@ impl ShapeScene {
         if let Some(kind) = kind {
             return Ok(super::index_model::index(kind));
         }
-        let small = |overflow| Shape::List { bytes: 256, overflow };
+        let small = |overflow| Shape::List {
+            bytes: 256,
+            overflow,
+        };
         let (shape, row) = match self.form {
             Form::Chunks => (small(Overflow::Entities), "late_{Value}"),
             Form::Blob => (Shape::Blob, "late_{Value}"),
@@ -225,8 +248,13 @@ fn key(id: &str) -> Key {
 
 /// The age depends on the mark: the sum of another version is another sum.
 fn entity(id: &str, value: &str, mark: &str) -> Entity {
-    let age = mark.bytes().fold(1, |age: i32, byte| age * 7 + i32::from(byte - b'.'));
-    Entity::from(key(id)).with(VALUE, value).with(MARK, mark).with(AGE, age)
+    let age = mark
+        .bytes()
+        .fold(1, |age: i32, byte| age * 7 + i32::from(byte - b'.'));
+    Entity::from(key(id))
+        .with(VALUE, value)
+        .with(MARK, mark)
+        .with(AGE, age)
 }
 
 /// The table, its index, the queue, and the answers of the writers.
@@ -252,14 +280,33 @@ impl ShapeModel {
         let (store, scheduler) = (MemoryStore::new(), scheduler.clone());
         store.create_table(&table("People")).await?;
         store.create_table(&table("Late")).await?;
-        let (blobs, messages, acknowledgements) =
-            (Arc::default(), Messages::default(), Acknowledgements::default());
-        let model = Self { scene, scheduler, store, blobs, messages, acknowledgements };
-        let indexes = if scene.upkeep == Upkeep::Build { Vec::new() } else { vec![scene.index()?] };
+        let (blobs, messages, acknowledgements) = (
+            Arc::default(),
+            Messages::default(),
+            Acknowledgements::default(),
+        );
+        let model = Self {
+            scene,
+            scheduler,
+            store,
+            blobs,
+            messages,
+            acknowledgements,
+        };
+        let indexes = if scene.upkeep == Upkeep::Build {
+            Vec::new()
+        } else {
+            vec![scene.index()?]
+        };
         let unscheduled_process = model.unscheduled_process(indexes).await?;
         if scene.form == Form::Copy {
-            for (id, value) in IDS.into_iter().flat_map(|id| VALUES.map(|value| (id, value))) {
-                unscheduled_process.insert(Entity::from(model.target(id, value)?)).await?;
+            for (id, value) in IDS
+                .into_iter()
+                .flat_map(|id| VALUES.map(|value| (id, value)))
+            {
+                unscheduled_process
+                    .insert(Entity::from(model.target(id, value)?))
+                    .await?;
             }
         }
         for (id, value) in scene.start {
@@ -287,7 +334,13 @@ impl ShapeModel {
         let mut options = self.options()?;
         options.acknowledge = Acknowledge::Applied;
         options.blobs = Some(self.blobs.clone());
-        IndexedEntities::open(Arc::new(self.store.clone()), table("People"), indexes, options).await
+        IndexedEntities::open(
+            Arc::new(self.store.clone()),
+            table("People"),
+            indexes,
+            options,
+        )
+        .await
     }
 
     /// A process whose requests wait for the scheduler; the current task is their sender.
@@ -295,12 +348,23 @@ impl ShapeModel {
         let live = Arc::new(AtomicBool::new(false));
         let (scheduler, blobs) = (self.scheduler.clone(), self.blobs.clone());
         let mut options = self.options()?;
-        options.blobs =
-            Some(Arc::new(ScheduledBlobs { blobs, scheduler: scheduler.clone(), live: live.clone() }));
-        let queue =
-            Arc::new(ScheduledQueue::new(self.messages.clone(), Some(scheduler.clone()), CURRENT_TASK, true));
+        options.blobs = Some(Arc::new(ScheduledBlobs {
+            blobs,
+            scheduler: scheduler.clone(),
+            live: live.clone(),
+        }));
+        let queue = Arc::new(ScheduledQueue::new(
+            self.messages.clone(),
+            Some(scheduler.clone()),
+            CURRENT_TASK,
+            true,
+        ));
         options.queue = self.scene.queued.then(|| queue.clone() as _);
-        let watched = if self.scene.form == Form::Unique { VALUE } else { UNWATCHED };
+        let watched = if self.scene.form == Form::Unique {
+            VALUE
+        } else {
+            UNWATCHED
+        };
         let watched = (table("People"), watched);
         let store = self.store.clone();
         let store = ScheduledStore {
@@ -312,13 +376,19 @@ impl ShapeModel {
             reads_only: false,
         };
         let indexes = vec![self.scene.index()?];
-        let people = IndexedEntities::open(Arc::new(store), table("People"), indexes, options).await?;
+        let people =
+            IndexedEntities::open(Arc::new(store), table("People"), indexes, options).await?;
         live.store(true, Ordering::SeqCst);
         Ok(Process { people, queue })
     }
 
     /// Reads the entities of a group and writes the group. Repeats that after a conflict.
-    fn writer(&self, task: usize, process: Process, group: &'static [Write]) -> BoxFuture<'static, ()> {
+    fn writer(
+        &self,
+        task: usize,
+        process: Process,
+        group: &'static [Write],
+    ) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
             if model.scene.writers_start > Duration::ZERO {
@@ -326,8 +396,10 @@ impl ShapeModel {
             }
             for attempt in 0..ATTEMPTS {
                 let mark = format!("{}.{attempt}", task + 1);
-                let Ok(changes) =
-                    changes(&process.people, group, &key, |id, value| entity(id, value, &mark)).await
+                let Ok(changes) = changes(&process.people, group, &key, |id, value| {
+                    entity(id, value, &mark)
+                })
+                .await
                 else {
                     return;
                 };
@@ -347,7 +419,9 @@ impl ShapeModel {
         let model = self.clone();
         Box::pin(async move {
             let done = model.maintain(&process.people).await;
-            model.scheduler.note(|| format!("the maintenance ends with {done:?}"));
+            model
+                .scheduler
+                .note(|| format!("the maintenance ends with {done:?}"));
         })
     }
 
@@ -356,7 +430,11 @@ impl ShapeModel {
             Upkeep::Nothing => Ok(()),
             Upkeep::Build => people.build(INDEX)?.run().await.map(drop),
             Upkeep::Scrub => people.scrub(INDEX, ScrubMode::Repair).await.map(drop),
-            Upkeep::Sweep => people.journal().sweep(&[table("Late")], Duration::ZERO).await.map(drop),
+            Upkeep::Sweep => people
+                .journal()
+                .sweep(&[table("Late")], Duration::ZERO)
+                .await
+                .map(drop),
             Upkeep::Collect => people.collect_blobs(INDEX).await.map(drop),
         }
     }
@@ -368,7 +446,9 @@ impl ShapeModel {
                 if round > 0 {
                     sleep(LEASE).await;
                 }
-                let _lost = Recovery::new(&*process.queue, vec![process.people.journal()]).run_once(8).await;
+                let _lost = Recovery::new(&*process.queue, vec![process.people.journal()])
+                    .run_once(8)
+                    .await;
             }
         })
     }
@@ -393,7 +473,10 @@ impl ShapeModel {
         }
         // The first sweep inserts abort rows to release reservations. The second one removes them.
         for _ in 0..2 {
-            people.journal().sweep(&[table("Late")], Duration::ZERO).await?;
+            people
+                .journal()
+                .sweep(&[table("Late")], Duration::ZERO)
+                .await?;
         }
         people.collect_blobs(INDEX).await?;
         if let Err(wrong) = self.check(&people, Phase::Swept).await? {
@@ -403,17 +486,28 @@ impl ShapeModel {
     }
 
     async fn check(&self, people: &IndexedEntities, phase: Phase) -> Result<Verdict> {
-        let mut final_state =
-            FinalState::read(&self.store, &table("People"), &["Late"], &self.messages, phase).await?;
+        let mut final_state = FinalState::read(
+            &self.store,
+            &table("People"),
+            &["Late"],
+            &self.messages,
+            phase,
+        )
+        .await?;
         if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
         if matches!(self.scene.form, Form::Rows | Form::Unique) {
             let index = self.scene.index()?;
             let derive = |entity: &Entity| index.entries(&table("People"), entity);
-            return final_state.check_entries(&self.store, &table("People"), derive).await;
+            return final_state
+                .check_entries(&self.store, &table("People"), derive)
+                .await;
         }
-        let targets: Vec<_> = final_state.entities.extract_if(.., |e| e.get(VALUE).is_none()).collect();
+        let targets: Vec<_> = final_state
+            .entities
+            .extract_if(.., |e| e.get(VALUE).is_none())
+            .collect();
         let mut wanted: BTreeMap<&str, Vec<&Entity>> = BTreeMap::new();
         for entity in &final_state.entities {
             if let Some(ValueRef::String(value)) = entity.get(VALUE) {
@@ -432,7 +526,11 @@ impl ShapeModel {
         if let Err(wrong) = self.check_rows(final_state.rows(), wanted.len()) {
             return Ok(Err(wrong));
         }
-        if phase == Phase::Swept { self.check_blobs(final_state.rows()).await } else { Ok(Ok(())) }
+        if phase == Phase::Swept {
+            self.check_blobs(final_state.rows()).await
+        } else {
+            Ok(Ok(()))
+        }
     }
 
     /// Checks the list or the summary of a value.
@@ -450,12 +548,17 @@ impl ShapeModel {
             });
             let (count, sum) = (wanted.len() as i64, ages.sum::<i64>());
             let found = people.summary(INDEX, &at).await?;
-            let held = (found.count, found.sums.get(AGE).copied().unwrap_or_default());
+            let held = (
+                found.count,
+                found.sums.get(AGE).copied().unwrap_or_default(),
+            );
             let right = held == (count, sum);
             return Ok(if right {
                 Ok(())
             } else {
-                Err(format!("the summary of {value} is {held:?}, expected ({count}, {sum})"))
+                Err(format!(
+                    "the summary of {value} is {held:?}, expected ({count}, {sum})"
+                ))
             });
         }
         let keys: Vec<_> = wanted.iter().map(|entity| entity.key().clone()).collect();
@@ -466,14 +569,22 @@ impl ShapeModel {
         Ok(if found == keys {
             Ok(())
         } else {
-            Err(format!("the list of {value} has {found:?}, expected {keys:?}"))
+            Err(format!(
+                "the list of {value} has {found:?}, expected {keys:?}"
+            ))
         })
     }
 
     /// Checks that there is one row for each value, and that every chunk is in a list.
-    fn check_rows(&self, rows: &[(crate::patterns::index::Location, Entity)], values: usize) -> Verdict {
-        let (chunks, heads): (Vec<_>, Vec<_>) =
-            rows.iter().map(|(_, row)| row).partition(|row| is_chunk(row));
+    fn check_rows(
+        &self,
+        rows: &[(crate::patterns::index::Location, Entity)],
+        values: usize,
+    ) -> Verdict {
+        let (chunks, heads): (Vec<_>, Vec<_>) = rows
+            .iter()
+            .map(|(_, row)| row)
+            .partition(|row| is_chunk(row));
         if heads.len() != values {
             return Err(format!("{} rows for {values} values", heads.len()));
         }
@@ -490,42 +601,72 @@ impl ShapeModel {
     }
 
     /// Checks that the blob store has exactly the blobs that rows name.
-    async fn check_blobs(&self, rows: &[(crate::patterns::index::Location, Entity)]) -> Result<Verdict> {
+    async fn check_blobs(
+        &self,
+        rows: &[(crate::patterns::index::Location, Entity)],
+    ) -> Result<Verdict> {
         let named = rows.iter().filter_map(|(_, row)| match ListRow::read(row) {
             Ok(ListRow::Blob(name)) => Some(name),
             _ => None,
         });
         let named: BTreeSet<_> = named.collect();
-        let blobs: Vec<_> = self.blobs.list(None).try_collect().await.expect("blobs in memory");
-        let there: BTreeSet<_> = blobs.into_iter().map(|blob| blob.location.to_string()).collect();
+        let blobs: Vec<_> = self
+            .blobs
+            .list(None)
+            .try_collect()
+            .await
+            .expect("blobs in memory");
+        let there: BTreeSet<_> = blobs
+            .into_iter()
+            .map(|blob| blob.location.to_string())
+            .collect();
         Ok(if named == there {
             Ok(())
         } else {
-            Err(format!("rows name the blobs {named:?}, and the blob store has {there:?}"))
+            Err(format!(
+                "rows name the blobs {named:?}, and the blob store has {there:?}"
+            ))
         })
     }
 
-    fn check_copies(&self, targets: &[Entity], wanted: &BTreeMap<&str, Vec<&Entity>>) -> Result<Verdict> {
+    fn check_copies(
+        &self,
+        targets: &[Entity],
+        wanted: &BTreeMap<&str, Vec<&Entity>>,
+    ) -> Result<Verdict> {
         let mut copied = BTreeMap::new();
         for (value, entities) in wanted {
             for entity in entities {
-                let at = self.scene.at(format!("late_{value}_{}", entity.key().row()))?;
+                let at = self
+                    .scene
+                    .at(format!("late_{value}_{}", entity.key().row()))?;
                 copied.insert(at, *entity);
             }
         }
         for target in targets {
             let owner = copied.remove(target.key());
             for name in [VALUE, MARK] {
-                let (found, held) = (target.get(&format!("{COPIED}{name}")), owner.and_then(|e| e.get(name)));
+                let (found, held) = (
+                    target.get(&format!("{COPIED}{name}")),
+                    owner.and_then(|e| e.get(name)),
+                );
                 if found != held {
-                    return Ok(Err(format!("{} has the copy {found:?}, expected {held:?}", target.key())));
+                    return Ok(Err(format!(
+                        "{} has the copy {found:?}, expected {held:?}",
+                        target.key()
+                    )));
                 }
             }
             let stray = format!("{COPIED}{}", Entry::OWNER_ROW);
             if owner.is_none() && target.get(&stray).is_some() {
-                return Ok(Err(format!("{} has no copy and names an owner", target.key())));
+                return Ok(Err(format!(
+                    "{} has no copy and names an owner",
+                    target.key()
+                )));
             }
         }
-        Ok(copied.pop_first().map_or(Ok(()), |(at, _)| Err(format!("the target {at} of a copy is missing"))))
+        Ok(copied.pop_first().map_or(Ok(()), |(at, _)| {
+            Err(format!("the target {at} of a copy is missing"))
+        }))
     }
 }

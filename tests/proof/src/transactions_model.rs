@@ -80,8 +80,18 @@ impl StepHandler for MailHandler {
             mails_sent.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
-        let Some(task) = self.task else { return send.await };
-        self.scheduler.request(task, Footprint::all("mail", true), false, || "mail".to_owned(), send).await
+        let Some(task) = self.task else {
+            return send.await;
+        };
+        self.scheduler
+            .request(
+                task,
+                Footprint::all("mail", true),
+                false,
+                || "mail".to_owned(),
+                send,
+            )
+            .await
     }
 }
 
@@ -91,12 +101,25 @@ impl TransactionsModel {
         for name in ["Desk", "Archive"] {
             store.create_table(&table(name)).await?;
         }
-        store.write(&table("Desk"), Operation::Insert(Entity::from(key("old")))).await?;
+        store
+            .write(&table("Desk"), Operation::Insert(Entity::from(key("old"))))
+            .await?;
         let handler_works = plan.poison == Poison::Never;
         let messages = Messages::poisoned_after(MAX_FAILURES);
-        let (handler_works, mails_sent, answers) =
-            (Arc::new(handler_works.into()), Arc::default(), Arc::default());
-        Ok(Self { plan, scheduler: scheduler.clone(), store, messages, handler_works, mails_sent, answers })
+        let (handler_works, mails_sent, answers) = (
+            Arc::new(handler_works.into()),
+            Arc::default(),
+            Arc::default(),
+        );
+        Ok(Self {
+            plan,
+            scheduler: scheduler.clone(),
+            store,
+            messages,
+            handler_works,
+            mails_sent,
+            answers,
+        })
     }
 
     /// A process. Without a task its requests run at once.
@@ -113,14 +136,29 @@ impl TransactionsModel {
             Some(task) => Arc::new(scheduled(task)),
             None => Arc::new(self.store.clone()),
         };
-        let (scheduler, handler_works, mails_sent) =
-            (self.scheduler.clone(), self.handler_works.clone(), self.mails_sent.clone());
+        let (scheduler, handler_works, mails_sent) = (
+            self.scheduler.clone(),
+            self.handler_works.clone(),
+            self.mails_sent.clone(),
+        );
         let resources = Resources::new()
             .with_store("office", store.clone())
-            .with_handler("mail", Arc::new(MailHandler { task, scheduler, handler_works, mails_sent }));
+            .with_handler(
+                "mail",
+                Arc::new(MailHandler {
+                    task,
+                    scheduler,
+                    handler_works,
+                    mails_sent,
+                }),
+            );
         let scheduler = task.map(|_| self.scheduler.clone());
-        let queue =
-            ScheduledQueue::new(self.messages.clone(), scheduler, task.unwrap_or(usize::MAX), task.is_some());
+        let queue = ScheduledQueue::new(
+            self.messages.clone(),
+            scheduler,
+            task.unwrap_or(usize::MAX),
+            task.is_some(),
+        );
         let process = Coordinator::open(store, "Transactions", Arc::new(queue), resources).await?;
         Ok(process
             .with_timing(Timing::new(LEASE, CLIENT, SERVER)?)
@@ -131,8 +169,12 @@ impl TransactionsModel {
     pub(super) async fn submitter(&self, task: usize) -> Result<BoxFuture<'static, ()>> {
         let (process, model) = (self.process(Some(task)).await?, self.clone());
         Ok(Box::pin(async move {
-            let answer = process.submit(&model.plan.transaction(), model.plan.acknowledge).await;
-            model.scheduler.note(|| format!("task {task} is answered with {answer:?}"));
+            let answer = process
+                .submit(&model.plan.transaction(), model.plan.acknowledge)
+                .await;
+            model
+                .scheduler
+                .note(|| format!("task {task} is answered with {answer:?}"));
             model.answers.lock().unwrap().push(answer);
         }))
     }
@@ -173,13 +215,18 @@ impl TransactionsModel {
         if self.messages.len() > 0 || !process.poison(8).await?.is_empty() {
             return Ok(Err("a message is left".to_owned()));
         }
-        let transactions = self.store.query_all(&table("Transactions"), &Query::new()).await?;
+        let transactions = self
+            .store
+            .query_all(&table("Transactions"), &Query::new())
+            .await?;
         if let Some(piece) = transactions.iter().find(|row| row.key().row() != "head") {
             return Ok(Err(format!("the piece {} is left", piece.key())));
         }
         let status = process.status(self.plan.transaction().id()).await?;
         let found = self.rows().await?;
-        Ok(self.check(&status, &found).map_err(|wrong| format!("{wrong}: {status:?}, {found:?}")))
+        Ok(self
+            .check(&status, &found)
+            .map_err(|wrong| format!("{wrong}: {status:?}, {found:?}")))
     }
 
     async fn work(&self, process: &Coordinator) -> Result<()> {
@@ -194,10 +241,23 @@ impl TransactionsModel {
     }
 
     /// Checks the status of a poisoned transaction, then requeues or discards it.
-    async fn handle(&self, process: &Coordinator, poisoned: &PoisonedTransaction) -> Result<Verdict> {
-        let expected = matches!(poisoned.status, TransactionStatus::Poisoned { step: MAIL_STEP, .. });
+    async fn handle(
+        &self,
+        process: &Coordinator,
+        poisoned: &PoisonedTransaction,
+    ) -> Result<Verdict> {
+        let expected = matches!(
+            poisoned.status,
+            TransactionStatus::Poisoned {
+                step: MAIL_STEP,
+                ..
+            }
+        );
         if self.plan.poison == Poison::Never || !expected {
-            return Ok(Err(format!("an unexpected poisoned transaction: {:?}", poisoned.status)));
+            return Ok(Err(format!(
+                "an unexpected poisoned transaction: {:?}",
+                poisoned.status
+            )));
         }
         if self.plan.poison == Poison::Discarded {
             process.discard(poisoned).await?;
@@ -231,19 +291,26 @@ impl TransactionsModel {
             TransactionStatus::Pending { .. } | TransactionStatus::Poisoned { .. } => false,
         };
         if !right {
-            return Err(format!("the rows do not match the status, with {mails_sent} mails"));
+            return Err(format!(
+                "the rows do not match the status, with {mails_sent} mails"
+            ));
         }
         for answers in self.answers.lock().unwrap().iter() {
             match answers {
                 Ok(_) if nothing && self.plan.poison != Poison::Discarded => {
                     return Err(
-                        "submit answered that the transaction is committed, and no step is done".to_owned()
+                        "submit answered that the transaction is committed, and no step is done"
+                            .to_owned(),
                     );
                 }
                 Err(error)
-                    if error.outcome() == Outcome::NotApplied && !nothing && self.plan.submitters == 1 =>
+                    if error.outcome() == Outcome::NotApplied
+                        && !nothing
+                        && self.plan.submitters == 1 =>
                 {
-                    return Err(format!("submit answered *not applied*, and steps are done: {error}"));
+                    return Err(format!(
+                        "submit answered *not applied*, and steps are done: {error}"
+                    ));
                 }
                 _ => {}
             }

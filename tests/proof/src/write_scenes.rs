@@ -32,7 +32,9 @@ fn two_writers_of_one_entity_in_every_order() {
         &[("x", Some("b")), ("x", Some("b"))],
     ];
     let explored = all.map(|writes| {
-        JournalScene::new(PLAIN, START, writes).trying(2).explore(Systematic::new(Bounds::all_orders()))
+        JournalScene::new(PLAIN, START, writes)
+            .trying(2)
+            .explore(Systematic::new(Bounds::all_orders()))
     });
     Explored::sum(explored).assert_no_violation("two writers");
 }
@@ -40,7 +42,9 @@ fn two_writers_of_one_entity_in_every_order() {
 #[test]
 fn two_entities_claim_one_value_in_every_order() {
     let scene = JournalScene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
-    scene.explore(Systematic::new(Bounds::all_orders())).assert_no_violation("two entities claim one value");
+    scene
+        .explore(Systematic::new(Bounds::all_orders()))
+        .assert_no_violation("two entities claim one value");
 }
 
 #[test]
@@ -55,7 +59,9 @@ fn one_entity_releases_a_value_and_another_claims_it_in_every_order() {
 fn a_writer_and_a_worker_with_any_fault_in_every_order() {
     let bounds = Bounds::all_orders().with_faults(1, FAULTS);
     let changes = JournalScene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(1);
-    changes.explore(Systematic::new(bounds)).assert_no_violation("a writer and a worker");
+    changes
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("a writer and a worker");
     let deletes = JournalScene::new(PLAIN, START, &[("x", None)]).with_workers(1);
     let explored = deletes.explore(Systematic::new(bounds.switching(1)));
     explored.assert_no_violation("a writer that deletes and a worker");
@@ -64,14 +70,21 @@ fn a_writer_and_a_worker_with_any_fault_in_every_order() {
 #[test]
 fn a_reserving_writer_and_a_worker_with_any_fault_of_the_writer() {
     let scene = JournalScene::new(UNIQUE, START, &[("x", Some("b"))]).with_workers(1);
-    let bounds = Bounds::all_orders().with_faults(1, FAULTS).sparing_from(1).switching(0);
-    scene.explore(Systematic::new(bounds)).assert_no_violation("a reserving writer and a worker");
+    let bounds = Bounds::all_orders()
+        .with_faults(1, FAULTS)
+        .sparing_from(1)
+        .switching(0);
+    scene
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("a reserving writer and a worker");
 }
 
 #[test]
 fn a_writer_and_a_sweep_with_any_fault_in_every_order() {
     let explored = [PLAIN, UNIQUE].map(|kinds| {
-        let scene = JournalScene::new(kinds, START, &[("x", Some("b"))]).without_queue().with_sweepers(1);
+        let scene = JournalScene::new(kinds, START, &[("x", Some("b"))])
+            .without_queue()
+            .with_sweepers(1);
         scene.explore(Systematic::new(Bounds::all_orders().with_faults(1, FAULTS)))
     });
     Explored::sum(explored).assert_no_violation("a writer and a sweep");
@@ -85,7 +98,8 @@ fn writes_whose_requests_overlap() {
     changed
         .explore(Systematic::new(orders.switching(2)))
         .assert_no_violation("two writers whose entries overlap");
-    let claimed = JournalScene::new(TWICE, &[], &[("x", Some("b")), ("y", Some("b"))]).without_queue();
+    let claimed =
+        JournalScene::new(TWICE, &[], &[("x", Some("b")), ("y", Some("b"))]).without_queue();
     claimed
         .explore(Random::new(orders, 1, 1000))
         .assert_no_violation("two entities claim two values whose reservations overlap");
@@ -94,14 +108,25 @@ fn writes_whose_requests_overlap() {
 #[test]
 fn writes_whose_requests_overlap_with_any_fault() {
     let bounds = Bounds::all_orders().overlapping().with_faults(1, FAULTS);
-    for (kinds, what) in [(PLAIN, "entries"), (TWICE, "reservations"), (BOTH, "requests of both kinds")] {
+    for (kinds, what) in [
+        (PLAIN, "entries"),
+        (TWICE, "reservations"),
+        (BOTH, "requests of both kinds"),
+    ] {
         let inserts = JournalScene::new(kinds, &[], &[("x", Some("b"))]).with_workers(1);
         // Values are inserted: a change has four requests at the same time, and 24 orders of them.
         let explored = inserts.explore(Systematic::new(bounds.switching(0)));
-        explored.assert_no_violation(&format!("a writer with overlapping {what}, a worker and a fault"));
-        let both = JournalScene::new(kinds, START, &[("x", Some("b")), ("y", Some("b"))]).without_queue();
-        let explored = both.with_sweepers(1).explore(Random::new(bounds.with_faults(3, FAULTS), 1, 300));
-        explored.assert_no_violation(&format!("two writers with overlapping {what}, a sweep and faults"));
+        explored.assert_no_violation(&format!(
+            "a writer with overlapping {what}, a worker and a fault"
+        ));
+        let both =
+            JournalScene::new(kinds, START, &[("x", Some("b")), ("y", Some("b"))]).without_queue();
+        let explored =
+            both.with_sweepers(1)
+                .explore(Random::new(bounds.with_faults(3, FAULTS), 1, 300));
+        explored.assert_no_violation(&format!(
+            "two writers with overlapping {what}, a sweep and faults"
+        ));
     }
 }
 
@@ -109,13 +134,21 @@ fn writes_whose_requests_overlap_with_any_fault() {
 #[test]
 fn writes_that_are_cleared_later() {
     let bounds = Bounds::all_orders().with_faults(1, FAULTS);
-    let changes = JournalScene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(1).cleared_later();
+    let changes = JournalScene::new(PLAIN, START, &[("x", Some("b"))])
+        .with_workers(1)
+        .cleared_later();
     changes
         .explore(Systematic::new(bounds.switching(1)))
         .assert_no_violation("a writer that clears later, a worker and a fault");
-    const CROWD: &[super::journal_scene::Write] =
-        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
-    let crowd = JournalScene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
+    const CROWD: &[super::journal_scene::Write] = &[
+        ("x", Some("b")),
+        ("x", Some("a")),
+        ("y", Some("b")),
+        ("y", None),
+    ];
+    let crowd = JournalScene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD)
+        .trying(3)
+        .with_workers(2);
     crowd
         .cleared_later()
         .explore(Random::new(bounds.with_faults(3, FAULTS), 1000, 300))
@@ -133,23 +166,37 @@ fn writers_with_unreadable_answers() {
         .explore(Systematic::new(bounds))
         .assert_no_violation("a writer, a worker and an unreadable answer");
     let listed = JournalScene::new(LISTED, START, &[("x", Some("b"))]).with_workers(1);
-    listed.explore(Systematic::new(bounds)).assert_no_violation("a writer of lists and an unreadable answer");
-    let swept = JournalScene::new(UNIQUE, START, &[("x", None)]).without_queue().with_sweepers(1);
-    swept.explore(Systematic::new(bounds)).assert_no_violation("a writer, a sweep and an unreadable answer");
+    listed
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("a writer of lists and an unreadable answer");
+    let swept = JournalScene::new(UNIQUE, START, &[("x", None)])
+        .without_queue()
+        .with_sweepers(1);
+    swept
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("a writer, a sweep and an unreadable answer");
 }
 
 /// Journal rows of an older definition of the index are applied under the current definition.
 #[test]
 fn journal_rows_of_another_definition() {
     let bounds = Bounds::all_orders().switching(1);
-    for (kinds, name) in
-        [(UNIQUE, "a definition that became unique"), (PLAIN, "a definition that is no longer unique")]
-    {
+    for (kinds, name) in [
+        (UNIQUE, "a definition that became unique"),
+        (PLAIN, "a definition that is no longer unique"),
+    ] {
         let writes = &[("x", Some("b")), ("y", Some("a"))];
-        let scene = JournalScene::new(kinds, START, writes).without_queue().redefined().with_sweepers(1);
-        scene.explore(Systematic::new(bounds)).assert_no_violation(name);
+        let scene = JournalScene::new(kinds, START, writes)
+            .without_queue()
+            .redefined()
+            .with_sweepers(1);
+        scene
+            .explore(Systematic::new(bounds))
+            .assert_no_violation(name);
         let faults = Bounds::all_orders().with_faults(2, FAULTS);
-        scene.explore(Random::new(faults, 1, 200)).assert_no_violation(name);
+        scene
+            .explore(Random::new(faults, 1, 200))
+            .assert_no_violation(name);
     }
 }
 
@@ -157,22 +204,31 @@ fn journal_rows_of_another_definition() {
 fn two_workers_after_a_crash() {
     let scene = JournalScene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(2);
     let crashes = &[Action::CrashBefore, Action::CrashAfter];
-    let bounds = Bounds::all_orders().with_faults(1, crashes).sparing_from(1).switching(1);
-    scene.explore(Systematic::new(bounds)).assert_no_violation("two workers after a crash");
+    let bounds = Bounds::all_orders()
+        .with_faults(1, crashes)
+        .sparing_from(1)
+        .switching(1);
+    scene
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("two workers after a crash");
 }
 
 #[test]
 fn two_writers_and_a_fault_with_one_switch() {
     let scene = JournalScene::new(PLAIN, START, &[("x", Some("b")), ("x", Some("c"))]);
     let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
-    scene.explore(Systematic::new(bounds)).assert_no_violation("two writers and a fault");
+    scene
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("two writers and a fault");
 }
 
 #[test]
 fn two_entities_claim_one_value_and_a_fault_with_one_switch() {
     let scene = JournalScene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
     let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
-    scene.explore(Systematic::new(bounds)).assert_no_violation("two entities claim one value, and a fault");
+    scene
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("two entities claim one value, and a fault");
 }
 
 #[test]
@@ -195,7 +251,9 @@ fn two_writers_and_lists_in_every_order() {
 fn writers_of_lists_with_any_fault_and_a_worker() {
     let bounds = Bounds::all_orders().with_faults(1, FAULTS).switching(1);
     let scene = JournalScene::new(LISTED, START, &[("x", Some("b"))]).with_workers(1);
-    scene.explore(Systematic::new(bounds)).assert_no_violation("a writer of lists and a worker");
+    scene
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("a writer of lists and a worker");
     let scene = JournalScene::new(LISTED, START, &[("x", Some("b")), ("y", Some("b"))]);
     scene
         .explore(Systematic::new(bounds.switching(0)))
@@ -204,24 +262,44 @@ fn writers_of_lists_with_any_fault_and_a_worker() {
 
 #[test]
 fn many_writers_of_lists_at_random() {
-    const CROWD: &[super::journal_scene::Write] =
-        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    const CROWD: &[super::journal_scene::Write] = &[
+        ("x", Some("b")),
+        ("x", Some("a")),
+        ("y", Some("b")),
+        ("y", None),
+    ];
     let bounds = Bounds::all_orders().with_faults(3, FAULTS);
-    let crowd = JournalScene::new(LISTED, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
-    crowd.explore(Random::new(bounds, 1000, 300)).assert_no_violation("many processes in lists");
+    let crowd = JournalScene::new(LISTED, &[("x", "a"), ("y", "c")], CROWD)
+        .trying(3)
+        .with_workers(2);
+    crowd
+        .explore(Random::new(bounds, 1000, 300))
+        .assert_no_violation("many processes in lists");
     let swept = crowd.without_queue().with_sweepers(1);
-    swept.explore(Random::new(bounds, 5000, 300)).assert_no_violation("many processes in lists and sweeps");
+    swept
+        .explore(Random::new(bounds, 5000, 300))
+        .assert_no_violation("many processes in lists and sweeps");
 }
 
 #[test]
 fn many_processes_at_random() {
-    const CROWD: &[super::journal_scene::Write] =
-        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    const CROWD: &[super::journal_scene::Write] = &[
+        ("x", Some("b")),
+        ("x", Some("a")),
+        ("y", Some("b")),
+        ("y", None),
+    ];
     let bounds = Bounds::all_orders().with_faults(3, FAULTS);
-    let crowd = JournalScene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
-    crowd.explore(Random::new(bounds, 1000, 300)).assert_no_violation("many processes");
+    let crowd = JournalScene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD)
+        .trying(3)
+        .with_workers(2);
+    crowd
+        .explore(Random::new(bounds, 1000, 300))
+        .assert_no_violation("many processes");
     let swept = crowd.with_sweepers(1);
-    swept.explore(Random::new(bounds, 5000, 300)).assert_no_violation("many processes and a sweep");
+    swept
+        .explore(Random::new(bounds, 5000, 300))
+        .assert_no_violation("many processes and a sweep");
     swept
         .without_queue()
         .explore(Random::new(bounds, 9000, 300))
@@ -232,9 +310,14 @@ fn many_processes_at_random() {
 #[test]
 fn writers_under_retries_with_any_fault() {
     let bounds = Bounds::all_orders().switching(0).with_faults(1, FAULTS);
-    let all: [&[_]; 2] = [&[("x", Some("b")), ("x", None)], &[("x", Some("b")), ("y", Some("b"))]];
+    let all: [&[_]; 2] = [
+        &[("x", Some("b")), ("x", None)],
+        &[("x", Some("b")), ("y", Some("b"))],
+    ];
     let explored = all.map(|writes| {
-        let scene = JournalScene::new(BOTH, START, writes).without_queue().under_retries();
+        let scene = JournalScene::new(BOTH, START, writes)
+            .without_queue()
+            .under_retries();
         scene.explore(Systematic::new(bounds))
     });
     Explored::sum(explored).assert_no_violation("two writers under retries, and a fault");
@@ -242,13 +325,23 @@ fn writers_under_retries_with_any_fault() {
 
 #[test]
 fn many_processes_under_retries_at_random() {
-    const CROWD: &[super::journal_scene::Write] =
-        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    const CROWD: &[super::journal_scene::Write] = &[
+        ("x", Some("b")),
+        ("x", Some("a")),
+        ("y", Some("b")),
+        ("y", None),
+    ];
     let bounds = Bounds::all_orders().with_faults(4, FAULTS);
-    for (kinds, what) in
-        [(BOTH, "many processes under retries"), (LISTED, "many processes in lists under retries")]
-    {
-        let crowd = JournalScene::new(kinds, &[("x", "a"), ("y", "c")], CROWD).trying(2).with_workers(1);
-        crowd.under_retries().explore(Random::new(bounds, 1000, 200)).assert_no_violation(what);
+    for (kinds, what) in [
+        (BOTH, "many processes under retries"),
+        (LISTED, "many processes in lists under retries"),
+    ] {
+        let crowd = JournalScene::new(kinds, &[("x", "a"), ("y", "c")], CROWD)
+            .trying(2)
+            .with_workers(1);
+        crowd
+            .under_retries()
+            .explore(Random::new(bounds, 1000, 200))
+            .assert_no_violation(what);
     }
 }

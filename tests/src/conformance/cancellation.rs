@@ -41,7 +41,9 @@ pub(crate) async fn a_dropped_group_is_complete_or_absent(h: &Harness) {
     let mut rng = random(2);
     for n in 0..rounds(h) {
         let partition = n.to_string();
-        let inserts = (0..5).map(|row| Operation::Insert(entity(&partition, &row.to_string()))).collect();
+        let inserts = (0..5)
+            .map(|row| Operation::Insert(entity(&partition, &row.to_string())))
+            .collect();
         let finished = dropped_after(rng.u32(..4), table.transact(&partition, inserts)).await;
         let whole = finished.map(|result| result.expect("a group").len());
         let filter = Filter::eq("PartitionKey", &*partition);
@@ -57,7 +59,11 @@ pub(crate) async fn the_store_works_after_dropped_writes(h: &Harness) {
     let mut rng = random(3);
     for n in 0..rounds(h) {
         let row = n.to_string();
-        dropped_after(rng.u32(..3), table.write(Operation::Insert(entity("dropped", &row)))).await;
+        dropped_after(
+            rng.u32(..3),
+            table.write(Operation::Insert(entity("dropped", &row))),
+        )
+        .await;
         dropped_after(rng.u32(..3), table.get(&key("kept", &row))).await;
         dropped_after(rng.u32(..3), table.page(&Query::new(), None)).await;
         table.insert(entity("kept", &row)).await;
@@ -96,7 +102,10 @@ fn with_both(n: i32) -> Entity {
 
 #[track_caller]
 fn both(entity: &Entity) -> i32 {
-    match (entity.get("A").map(|v| v.to_owned()), entity.get("B").map(|v| v.to_owned())) {
+    match (
+        entity.get("A").map(|v| v.to_owned()),
+        entity.get("B").map(|v| v.to_owned()),
+    ) {
         (Some(EdmValue::Int32(a)), Some(EdmValue::Int32(b))) if a == b => a,
         torn => panic!("torn: {torn:?}"),
     }

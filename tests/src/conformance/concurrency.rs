@@ -26,7 +26,10 @@ pub(crate) async fn no_update_is_lost(h: &Harness) {
         });
     }
     adding.join_all().await;
-    assert_eq!(count(&table.existing(&key("p", "counter")).await), (tasks * rounds) as i64);
+    assert_eq!(
+        count(&table.existing(&key("p", "counter")).await),
+        (tasks * rounds) as i64
+    );
 }
 
 /// Of several concurrent inserts of one key, exactly one succeeds, and its entity is stored.
@@ -34,10 +37,16 @@ pub(crate) async fn one_insert_wins(h: &Harness) {
     let table = h.table().await;
     for round in 0..5 {
         let row = round.to_string();
-        let outcomes = race(h, &table, |n| Operation::Insert(entity("p", &row).with("Writer", n))).await;
+        let outcomes = race(h, &table, |n| {
+            Operation::Insert(entity("p", &row).with("Writer", n))
+        })
+        .await;
         let winner = only_winner(&outcomes);
         let read = table.existing(&key("p", &row)).await;
-        assert_eq!(read.get("Writer").map(|v| v.to_owned()), Some(EdmValue::from(winner)));
+        assert_eq!(
+            read.get("Writer").map(|v| v.to_owned()),
+            Some(EdmValue::from(winner))
+        );
     }
 }
 
@@ -50,7 +59,10 @@ pub(crate) async fn one_conditional_replace_wins(h: &Harness) {
         let replace = |n| Operation::Replace(entity("p", "r").with("Writer", n), (&version).into());
         let winner = only_winner(&race(h, &table, replace).await);
         let read = table.existing(&key("p", "r")).await;
-        assert_eq!(read.get("Writer").map(|v| v.to_owned()), Some(EdmValue::from(winner)));
+        assert_eq!(
+            read.get("Writer").map(|v| v.to_owned()),
+            Some(EdmValue::from(winner))
+        );
         etag = read.etag().expect("a version").clone();
     }
 }
@@ -60,7 +72,12 @@ pub(crate) async fn one_delete_wins(h: &Harness) {
     let table = h.table().await;
     for _ in 0..5 {
         table.insert(entity("p", "r")).await;
-        only_winner(&race(h, &table, |_| Operation::Delete(key("p", "r"), IfMatch::Any)).await);
+        only_winner(
+            &race(h, &table, |_| {
+                Operation::Delete(key("p", "r"), IfMatch::Any)
+            })
+            .await,
+        );
         assert!(table.get(&key("p", "r")).await.is_none());
     }
 }
@@ -68,16 +85,23 @@ pub(crate) async fn one_delete_wins(h: &Harness) {
 /// Concurrent merges of different properties all take effect.
 pub(crate) async fn merges_of_different_properties_all_take_effect(h: &Harness) {
     let table = h.table().await;
-    let outcomes =
-        race(h, &table, |n| Operation::InsertOrMerge(entity("p", "r").with(&format!("P{n}"), n))).await;
+    let outcomes = race(h, &table, |n| {
+        Operation::InsertOrMerge(entity("p", "r").with(&format!("P{n}"), n))
+    })
+    .await;
     assert!(outcomes.iter().all(|(_, applied)| *applied));
-    assert_eq!(table.existing(&key("p", "r")).await.properties().len(), h.scale().tasks);
+    assert_eq!(
+        table.existing(&key("p", "r")).await.properties().len(),
+        h.scale().tasks
+    );
 }
 
 /// Groups that move amounts between accounts of one partition keep the sum, and no reader sees half a group.
 pub(crate) async fn groups_keep_the_sum(h: &Harness) {
     let table = h.table().await;
-    table.load("p", (0..ACCOUNTS).map(|n| account(n, 100))).await;
+    table
+        .load("p", (0..ACCOUNTS).map(|n| account(n, 100)))
+        .await;
     let mut moving = JoinSet::new();
     for n in 0..h.scale().tasks as u64 {
         let table = table.clone();
@@ -104,16 +128,30 @@ pub(crate) async fn overlapping_groups_exclude_each_other(h: &Harness) {
     for n in 0..tasks {
         let (table, barrier) = (table.clone(), Arc::clone(&barrier));
         claiming.spawn(async move {
-            let claim = |row: usize| Operation::Insert(entity("p", &row.to_string()).with("Owner", n as i32));
+            let claim = |row: usize| {
+                Operation::Insert(entity("p", &row.to_string()).with("Owner", n as i32))
+            };
             barrier.wait().await;
-            (n, table.transact("p", vec![claim(n), claim(n + 1)]).await.is_ok())
+            (
+                n,
+                table
+                    .transact("p", vec![claim(n), claim(n + 1)])
+                    .await
+                    .is_ok(),
+            )
         });
     }
     let outcomes = claiming.join_all().await;
-    let winners: Vec<_> = outcomes.iter().filter(|(_, won)| *won).map(|(n, _)| *n as i32).collect();
+    let winners: Vec<_> = outcomes
+        .iter()
+        .filter(|(_, won)| *won)
+        .map(|(n, _)| *n as i32)
+        .collect();
     let mut owners: Vec<i32> = Vec::new();
     for row in table.all(&Query::new()).await {
-        let Some(EdmValue::Int32(owner)) = row.get("Owner").map(|v| v.to_owned()) else { panic!("{row:?}") };
+        let Some(EdmValue::Int32(owner)) = row.get("Owner").map(|v| v.to_owned()) else {
+            panic!("{row:?}")
+        };
         owners.push(owner);
     }
     let mut expected: Vec<_> = winners.iter().flat_map(|n| [*n, *n]).collect();
@@ -144,7 +182,10 @@ async fn add_one(table: &TestTable) {
     loop {
         let read = table.existing(&key("p", "counter")).await;
         let version = read.etag().expect("a version").into();
-        match table.write(Operation::Replace(counter(count(&read) + 1), version)).await {
+        match table
+            .write(Operation::Replace(counter(count(&read) + 1), version))
+            .await
+        {
             Ok(_) => return,
             Err(e) => assert!(e.is_precondition_failed(), "{e}"),
         }
@@ -168,7 +209,11 @@ async fn move_one(table: &TestTable, from: u32, to: u32) {
 
 /// Runs one operation per task concurrently. Returns the number of each task and whether its operation
 /// succeeded.
-async fn race(h: &Harness, table: &TestTable, operation: impl Fn(i32) -> Operation) -> Vec<(i32, bool)> {
+async fn race(
+    h: &Harness,
+    table: &TestTable,
+    operation: impl Fn(i32) -> Operation,
+) -> Vec<(i32, bool)> {
     let tasks = h.scale().tasks;
     let barrier = Arc::new(Barrier::new(tasks));
     let mut racing = JoinSet::new();
@@ -184,7 +229,11 @@ async fn race(h: &Harness, table: &TestTable, operation: impl Fn(i32) -> Operati
 
 #[track_caller]
 fn only_winner(outcomes: &[(i32, bool)]) -> i32 {
-    let winners: Vec<_> = outcomes.iter().filter(|(_, won)| *won).map(|(n, _)| *n).collect();
+    let winners: Vec<_> = outcomes
+        .iter()
+        .filter(|(_, won)| *won)
+        .map(|(n, _)| *n)
+        .collect();
     assert_eq!(winners.len(), 1, "{winners:?}");
     winners[0]
 }

@@ -33,7 +33,9 @@ impl Deviation {
     /// Describes the difference.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::MergesBeyondLimits => "a merge may exceed 252 properties and 1 MiB; documented: refused",
+            Self::MergesBeyondLimits => {
+                "a merge may exceed 252 properties and 1 MiB; documented: refused"
+            }
             Self::Int64LiteralOnInt32 => {
                 "an Int32 property compared with an Int64 literal fails; documented: no match"
             }
@@ -66,7 +68,10 @@ impl Deviation {
     /// Returns the address of the documented behaviour.
     pub const fn reference(self) -> &'static str {
         match self {
-            Self::MergesBeyondLimits | Self::NegativeZero | Self::EntitySize | Self::TableNameCase => {
+            Self::MergesBeyondLimits
+            | Self::NegativeZero
+            | Self::EntitySize
+            | Self::TableNameCase => {
                 "https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model"
             }
             Self::SplitCharacters => {

@@ -12,15 +12,40 @@ pub(crate) async fn distinguish_a_missing_table_from_a_missing_entity(h: &Harnes
     let table = h.missing_table();
     for operation in every_operation() {
         let label = operation.kind();
-        names_the_table(&refused(table.write(operation.clone()).await), &table, label.name());
-        names_the_table(&refused(table.transact("p", vec![operation]).await), &table, "transact");
+        names_the_table(
+            &refused(table.write(operation.clone()).await),
+            &table,
+            label.name(),
+        );
+        names_the_table(
+            &refused(table.transact("p", vec![operation]).await),
+            &table,
+            "transact",
+        );
     }
     let store = h.store();
-    names_the_table(&refused(store.get(table.name(), &key("p", "r"), None).await), &table, "get");
-    names_the_table(&refused(store.query(table.name(), &Query::new(), None).await), &table, "query");
-    let point = Query::new().with_filter(Filter::eq("PartitionKey", "p").and(Filter::eq("RowKey", "r")));
-    names_the_table(&refused(store.query(table.name(), &point, None).await), &table, "point query");
-    names_the_table(&refused(store.delete_table(table.name()).await), &table, "delete_table");
+    names_the_table(
+        &refused(store.get(table.name(), &key("p", "r"), None).await),
+        &table,
+        "get",
+    );
+    names_the_table(
+        &refused(store.query(table.name(), &Query::new(), None).await),
+        &table,
+        "query",
+    );
+    let point =
+        Query::new().with_filter(Filter::eq("PartitionKey", "p").and(Filter::eq("RowKey", "r")));
+    names_the_table(
+        &refused(store.query(table.name(), &point, None).await),
+        &table,
+        "point query",
+    );
+    names_the_table(
+        &refused(store.delete_table(table.name()).await),
+        &table,
+        "delete_table",
+    );
 }
 
 /// The error of a missing entity contains the table and the key.
@@ -46,7 +71,9 @@ pub(crate) async fn name_the_missing_entity(h: &Harness) {
 pub(crate) async fn name_the_existing_entity(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r")).await;
-    table.put(Operation::InsertOrMerge(entity("p", "r").with("A", 1))).await;
+    table
+        .put(Operation::InsertOrMerge(entity("p", "r").with("A", 1)))
+        .await;
     let operations = [
         Operation::Insert(entity("p", "r")),
         Operation::Replace(entity("p", "r"), (&stale).into()),
@@ -62,8 +89,15 @@ pub(crate) async fn name_the_existing_entity(h: &Harness) {
 pub(crate) async fn of_refused_operations_are_not_transient(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await;
-    table.write(Operation::Delete(key("p", "r"), (&etag).into())).await.expect("a delete");
-    let error = refused(table.write(Operation::Delete(key("p", "r"), etag.into())).await);
+    table
+        .write(Operation::Delete(key("p", "r"), (&etag).into()))
+        .await
+        .expect("a delete");
+    let error = refused(
+        table
+            .write(Operation::Delete(key("p", "r"), etag.into()))
+            .await,
+    );
     assert!(!error.is_transient(), "{error}");
     assert!(!error.is_ambiguous(), "{error}");
 }
@@ -84,7 +118,10 @@ fn every_operation() -> Vec<Operation> {
 fn names_the_table(error: &Error, table: &TestTable, operation: &str) {
     assert!(error.is_table_not_found(), "{operation}: {error}");
     assert!(!error.is_entity_not_found(), "{operation}: {error}");
-    assert!(error.to_string().contains(table.name().as_str()), "{operation}: {error}");
+    assert!(
+        error.to_string().contains(table.name().as_str()),
+        "{operation}: {error}"
+    );
 }
 
 #[track_caller]

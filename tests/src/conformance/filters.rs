@@ -17,16 +17,28 @@ pub(crate) async fn compare_every_type(h: &Harness) {
     let table = h.table().await;
     for row in 0..3 {
         let all = EdmType::ALL.into_iter();
-        let of_row =
-            all.fold(entity("p", &row.to_string()), |e, t| e.with(property(t), ordered(t)[row].clone()));
+        let of_row = all.fold(entity("p", &row.to_string()), |e, t| {
+            e.with(property(t), ordered(t)[row].clone())
+        });
         table.insert(of_row).await;
     }
     for edm_type in EdmType::ALL {
         for comparison in COMPARISONS {
-            let rows: Vec<usize> = (0..3).filter(|row| holds(comparison, row.cmp(&1))).collect();
-            let rows = if edm_type == EdmType::Boolean { boolean_rows(comparison) } else { rows };
+            let rows: Vec<usize> = (0..3)
+                .filter(|row| holds(comparison, row.cmp(&1)))
+                .collect();
+            let rows = if edm_type == EdmType::Boolean {
+                boolean_rows(comparison)
+            } else {
+                rows
+            };
             let literal = ordered(edm_type)[1].clone();
-            finds(&table, Filter::compare(property(edm_type), comparison, literal), &rows).await;
+            finds(
+                &table,
+                Filter::compare(property(edm_type), comparison, literal),
+                &rows,
+            )
+            .await;
         }
     }
 }
@@ -38,7 +50,9 @@ pub(crate) async fn compare_times_by_100_ns(h: &Harness) {
     }
     let table = h.table().await;
     for row in 0..3 {
-        table.insert(entity("p", &row.to_string()).with("At", moment(row))).await;
+        table
+            .insert(entity("p", &row.to_string()).with("At", moment(row)))
+            .await;
     }
     finds(&table, Filter::eq("At", moment(1)), &[1]).await;
     finds(&table, Filter::lt("At", moment(1)), &[0]).await;
@@ -52,7 +66,11 @@ pub(crate) async fn do_not_match_missing_properties(h: &Harness) {
     table.insert(entity("p", "0").with("A", 1)).await;
     table.insert(entity("p", "1")).await;
     for comparison in COMPARISONS {
-        let rows = if holds(comparison, 1.cmp(&1)) { &[0][..] } else { &[] };
+        let rows = if holds(comparison, 1.cmp(&1)) {
+            &[0][..]
+        } else {
+            &[]
+        };
         finds(&table, Filter::compare("A", comparison, 1), rows).await;
     }
     finds(&table, Filter::ne("A", 2), &[0]).await;
@@ -65,7 +83,13 @@ pub(crate) async fn combine_with_and_or_not(h: &Harness) {
     let table = h.table().await;
     for n in 0..8 {
         let row = entity("p", &n.to_string());
-        table.insert(row.with("A", n & 1 != 0).with("B", n & 2 != 0).with("C", n & 4 != 0)).await;
+        table
+            .insert(
+                row.with("A", n & 1 != 0)
+                    .with("B", n & 2 != 0)
+                    .with("C", n & 4 != 0),
+            )
+            .await;
     }
     let is = |name| Filter::eq(name, true);
     finds(&table, is("A").and(is("B")), &[3, 7]).await;
@@ -80,9 +104,21 @@ pub(crate) async fn combine_with_and_or_not(h: &Harness) {
 /// Text literals with quotes, percent signs and characters of every length.
 pub(crate) async fn text_literals_are_quoted(h: &Harness) {
     let table = h.table().await;
-    let texts = ["it's", "''", "%27", "a+b&c=d", "x/y?z#w\\", "日本", "\u{1F600}", "", "tab\tnewline\n"];
+    let texts = [
+        "it's",
+        "''",
+        "%27",
+        "a+b&c=d",
+        "x/y?z#w\\",
+        "日本",
+        "\u{1F600}",
+        "",
+        "tab\tnewline\n",
+    ];
     for (n, text) in texts.iter().enumerate() {
-        table.insert(entity("p", &n.to_string()).with("Text", *text)).await;
+        table
+            .insert(entity("p", &n.to_string()).with("Text", *text))
+            .await;
     }
     for (n, text) in texts.iter().enumerate() {
         finds(&table, Filter::eq("Text", *text), &[n]).await;
@@ -92,8 +128,14 @@ pub(crate) async fn text_literals_are_quoted(h: &Harness) {
 /// Numbers at the limits of their ranges.
 pub(crate) async fn compare_extreme_numbers(h: &Harness) {
     let table = h.table().await;
-    let small = entity("p", "0").with("I", i32::MIN).with("L", i64::MIN).with("D", -1.5);
-    let large = entity("p", "1").with("I", i32::MAX).with("L", i64::MAX).with("D", 0.1);
+    let small = entity("p", "0")
+        .with("I", i32::MIN)
+        .with("L", i64::MIN)
+        .with("D", -1.5);
+    let large = entity("p", "1")
+        .with("I", i32::MAX)
+        .with("L", i64::MAX)
+        .with("D", 0.1);
     table.insert(small).await;
     table.insert(large).await;
     for (name, least, most) in [
@@ -114,8 +156,13 @@ pub(crate) async fn compare_extreme_doubles(h: &Harness) {
         return;
     }
     let table = h.table().await;
-    for (n, value) in [-f64::MAX, f64::MIN_POSITIVE, 1e300, f64::INFINITY].into_iter().enumerate() {
-        table.insert(entity("p", &n.to_string()).with("D", value)).await;
+    for (n, value) in [-f64::MAX, f64::MIN_POSITIVE, 1e300, f64::INFINITY]
+        .into_iter()
+        .enumerate()
+    {
+        table
+            .insert(entity("p", &n.to_string()).with("D", value))
+            .await;
     }
     table.insert(entity("p", "9").with("D", f64::NAN)).await;
     finds(&table, Filter::eq("D", 1e300), &[2]).await;
@@ -194,7 +241,11 @@ pub(crate) async fn find_whole_numbers_in_a_double_property(h: &Harness) {
         (A.gt(-1.0), &[0, 1, 2, 3, 4]),
     ];
     for (condition, rows) in found {
-        let rows: Vec<usize> = rows.iter().copied().filter(|row| *row < 4 || !as_text).collect();
+        let rows: Vec<usize> = rows
+            .iter()
+            .copied()
+            .filter(|row| *row < 4 || !as_text)
+            .collect();
         finds(&table, condition.into_filter().expect("a number"), &rows).await;
     }
     for row in table.all(&Query::new()).await {
@@ -207,7 +258,11 @@ pub(crate) async fn find_whole_numbers_in_a_double_property(h: &Harness) {
 pub(crate) async fn compare_the_time_of_the_last_write(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0")).await;
-    let written = table.existing(&key("p", "0")).await.timestamp().expect("a time");
+    let written = table
+        .existing(&key("p", "0"))
+        .await
+        .timestamp()
+        .expect("a time");
     finds(&table, Filter::eq("Timestamp", written), &[0]).await;
     finds(&table, Filter::gt("Timestamp", moment(0)), &[0]).await;
     finds(&table, Filter::lt("Timestamp", moment(0)), &[]).await;
@@ -219,7 +274,10 @@ pub(crate) async fn random_filters_agree_with_local_evaluation(h: &Harness) {
     let table = h.table().await;
     for partition in ORDERED_KEYS {
         let rows: Vec<_> = ORDERED_KEYS.iter().filter(|_| rng.bool()).collect();
-        let rows: Vec<_> = rows.iter().map(|row| some_entity(&mut rng, key(partition, row))).collect();
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| some_entity(&mut rng, key(partition, row)))
+            .collect();
         if !rows.is_empty() {
             table.load(partition, rows).await;
         }
@@ -227,17 +285,32 @@ pub(crate) async fn random_filters_agree_with_local_evaluation(h: &Harness) {
     let all = table.all(&Query::new()).await;
     for _ in 0..h.scale().steps / 10 {
         let filter = some_filter(&mut rng, &ORDERED_KEYS, 3);
-        let expected: Vec<_> = all.iter().filter(|e| filter.matches(e)).map(Entity::key).cloned().collect();
-        assert_eq!(table.keys(&Query::new().with_filter(filter.clone())).await, expected, "{filter}");
+        let expected: Vec<_> = all
+            .iter()
+            .filter(|e| filter.matches(e))
+            .map(Entity::key)
+            .cloned()
+            .collect();
+        assert_eq!(
+            table.keys(&Query::new().with_filter(filter.clone())).await,
+            expected,
+            "{filter}"
+        );
     }
 }
 
 /// A filter with the maximum number of comparisons is accepted; one more comparison is refused.
 pub(crate) async fn have_a_maximum_number_of_comparisons(h: &Harness) {
-    let Some(allowed) = h.profile().filter_comparisons else { return };
+    let Some(allowed) = h.profile().filter_comparisons else {
+        return;
+    };
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
-    let many = |count: usize| (1..count).fold(Filter::eq("A", 1), |all, n| all.or(Filter::eq("A", n as i32)));
+    let many = |count: usize| {
+        (1..count).fold(Filter::eq("A", 1), |all, n| {
+            all.or(Filter::eq("A", n as i32))
+        })
+    };
     finds(&table, many(allowed), &[0]).await;
     let query = Query::new().with_filter(many(allowed + 1));
     assert!(refused(h.store().query(table.name(), &query, None).await).is_limit_exceeded());
@@ -272,7 +345,9 @@ fn holds(comparison: Comparison, order: std::cmp::Ordering) -> bool {
 /// The rows that match among `false`, `true`, `true` compared with `true`. *Assumed*: `false` is less than
 /// `true`.
 fn boolean_rows(comparison: Comparison) -> Vec<usize> {
-    (0..3).filter(|row| holds(comparison, (*row > 0).cmp(&true))).collect()
+    (0..3)
+        .filter(|row| holds(comparison, (*row > 0).cmp(&true)))
+        .collect()
 }
 
 /// Three values of a type in ascending order. Boolean has only two values.
@@ -280,11 +355,19 @@ fn ordered(edm_type: EdmType) -> [EdmValue; 3] {
     match edm_type {
         EdmType::Binary => [vec![1u8].into(), vec![1u8, 0].into(), vec![2u8].into()],
         EdmType::Boolean => [false.into(), true.into(), true.into()],
-        EdmType::DateTime => [moment(0).into(), moment(MILLISECOND).into(), Ticks::MAX.into()],
+        EdmType::DateTime => [
+            moment(0).into(),
+            moment(MILLISECOND).into(),
+            Ticks::MAX.into(),
+        ],
         EdmType::Double => [(-2.5).into(), 0.25.into(), 3.5.into()],
         EdmType::Guid => [1, 2, 3].map(|n| Uuid::from_bytes([n; 16]).into()),
         EdmType::Int32 => [(-5).into(), 0.into(), 7.into()],
-        EdmType::Int64 => [(-5_000_000_000i64).into(), 0i64.into(), 7_000_000_000i64.into()],
+        EdmType::Int64 => [
+            (-5_000_000_000i64).into(),
+            0i64.into(),
+            7_000_000_000i64.into(),
+        ],
         EdmType::String => ["it".into(), "it's".into(), "its".into()],
     }
 }

@@ -56,9 +56,21 @@ pub struct Scale {
 
 impl Scale {
     /// For stores without a network: several full pages.
-    pub const FULL: Self = Self { rows: 2500, steps: 3000, tasks: 64, tables: 1100, faults: None };
+    pub const FULL: Self = Self {
+        rows: 2500,
+        steps: 3000,
+        tasks: 64,
+        tables: 1100,
+        faults: None,
+    };
     /// For stores that take milliseconds to answer.
-    pub const MODERATE: Self = Self { rows: 1100, steps: 200, tasks: 16, tables: 5, faults: Some(1) };
+    pub const MODERATE: Self = Self {
+        rows: 1100,
+        steps: 200,
+        tasks: 16,
+        tables: 5,
+        faults: Some(1),
+    };
 }
 
 /// The backend as one behaviour sees it: a store, and tables of its own.
@@ -79,9 +91,13 @@ impl Harness {
 
     /// Opens the backend for one behaviour in virtual time; requests run in real time.
     pub(crate) async fn start_in_virtual_time(backend: &dyn Backend) -> Self {
-        let blobs =
-            in_real_time(backend.blobs()).map(|blobs| Arc::new(RealTimeBlobs(blobs)) as Arc<dyn ObjectStore>);
-        Self::over(RealTimeStore::around(backend.store().await), blobs.boxed(), backend)
+        let blobs = in_real_time(backend.blobs())
+            .map(|blobs| Arc::new(RealTimeBlobs(blobs)) as Arc<dyn ObjectStore>);
+        Self::over(
+            RealTimeStore::around(backend.store().await),
+            blobs.boxed(),
+            backend,
+        )
     }
 
     fn over(
@@ -100,8 +116,15 @@ impl Harness {
 
     /// Deletes the tables of the behaviour.
     pub async fn finish(self) {
-        for table in self.made.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            self.store.delete_table_if_exists(&table).await.expect("the behaviour's table can be deleted");
+        for table in self
+            .made
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
+            self.store
+                .delete_table_if_exists(&table)
+                .await
+                .expect("the behaviour's table can be deleted");
         }
     }
 
@@ -145,13 +168,19 @@ impl Harness {
 
     /// Deletes this table at the end, if it exists.
     pub fn clean_up(&self, table: &TableName) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(table.clone());
+        self.made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(table.clone());
     }
 
     /// Creates an empty table.
     pub async fn table(&self) -> TestTable {
         let table = self.missing_table();
-        self.store.create_table(table.name()).await.expect("an unused name can be created");
+        self.store
+            .create_table(table.name())
+            .await
+            .expect("an unused name can be created");
         table
     }
 

@@ -9,7 +9,9 @@ use super::table::{assert_same, entity, key, refused};
 /// A get returns the inserted entity with an ETag and a time.
 pub(crate) async fn stores_the_entity(h: &Harness) {
     let table = h.table().await;
-    let sent = entity("Sales", "1").with("FirstName", "Ken").with("Age", 41);
+    let sent = entity("Sales", "1")
+        .with("FirstName", "Ken")
+        .with("Age", 41);
     let etag = table.insert(sent.clone()).await;
     let read = table.existing(sent.key()).await;
     assert_eq!(read.key(), sent.key());
@@ -29,10 +31,20 @@ pub(crate) async fn stores_an_entity_without_properties(h: &Harness) {
 pub(crate) async fn refuses_an_existing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
-    let error = refused(table.write(Operation::Insert(entity("p", "r").with("A", 2))).await);
-    assert!(matches!(error.kind(), ErrorKind::EntityAlreadyExists { .. }), "{error}");
+    let error = refused(
+        table
+            .write(Operation::Insert(entity("p", "r").with("A", 2)))
+            .await,
+    );
+    assert!(
+        matches!(error.kind(), ErrorKind::EntityAlreadyExists { .. }),
+        "{error}"
+    );
     let read = table.existing(&key("p", "r")).await;
-    assert_same(read.properties(), entity("p", "r").with("A", 1).properties());
+    assert_same(
+        read.properties(),
+        entity("p", "r").with("A", 1).properties(),
+    );
     assert_eq!(read.etag(), Some(&etag));
 }
 
@@ -55,7 +67,10 @@ pub(crate) async fn separates_partitions_and_tables(h: &Harness) {
     }
     for (table, partition, value) in [(&one, "p", 1), (&one, "q", 2), (&two, "p", 3)] {
         let read: Entity = table.existing(&key(partition, "r")).await;
-        assert_same(read.properties(), entity("p", "r").with("A", value).properties());
+        assert_same(
+            read.properties(),
+            entity("p", "r").with("A", value).properties(),
+        );
     }
 }
 
@@ -73,8 +88,14 @@ pub(crate) async fn keys_are_case_sensitive(h: &Harness) {
 pub(crate) async fn succeeds_after_a_delete(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
-    table.write(Operation::Delete(key("p", "r"), etag.into())).await.expect("a delete");
+    table
+        .write(Operation::Delete(key("p", "r"), etag.into()))
+        .await
+        .expect("a delete");
     table.insert(entity("p", "r").with("B", 2)).await;
     let read = table.existing(&key("p", "r")).await;
-    assert_same(read.properties(), entity("p", "r").with("B", 2).properties());
+    assert_same(
+        read.properties(),
+        entity("p", "r").with("B", 2).properties(),
+    );
 }

@@ -19,8 +19,14 @@ pub(crate) async fn inserts_a_missing_entity(h: &Harness) {
 /// An existing entity keeps every property that the request does not name.
 pub(crate) async fn merges_into_an_existing_entity(h: &Harness) {
     let table = h.table().await;
-    let old = table.insert(entity("p", "r").with("A", 1).with("B", 2)).await;
-    let etag = table.put(Operation::InsertOrMerge(entity("p", "r").with("B", "text").with("C", 3))).await;
+    let old = table
+        .insert(entity("p", "r").with("A", 1).with("B", 2))
+        .await;
+    let etag = table
+        .put(Operation::InsertOrMerge(
+            entity("p", "r").with("B", "text").with("C", 3),
+        ))
+        .await;
     let read = table.existing(&key("p", "r")).await;
     let merged = entity("p", "r").with("A", 1).with("B", "text").with("C", 3);
     assert_same(read.properties(), merged.properties());
@@ -32,8 +38,13 @@ pub(crate) async fn merges_into_an_existing_entity(h: &Harness) {
 pub(crate) async fn ignores_the_etag_of_the_sent_entity(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
-    let sent = entity("p", "r").with("B", 2).with_system(Some(ETag::from("W/\"stale\"")), None);
+    let sent = entity("p", "r")
+        .with("B", 2)
+        .with_system(Some(ETag::from("W/\"stale\"")), None);
     table.put(Operation::InsertOrMerge(sent)).await;
     let read = table.existing(&key("p", "r")).await;
-    assert_same(read.properties(), entity("p", "r").with("A", 1).with("B", 2).properties());
+    assert_same(
+        read.properties(),
+        entity("p", "r").with("A", 1).with("B", 2).properties(),
+    );
 }

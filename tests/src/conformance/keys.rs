@@ -12,12 +12,17 @@ use super::{Harness, TestTable};
 pub(crate) async fn insert_and_get(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
-        table.insert(Entity::from(key.clone()).with("Key", &*key.to_string())).await;
+        table
+            .insert(Entity::from(key.clone()).with("Key", &*key.to_string()))
+            .await;
     }
     for key in difficult() {
         let read = table.existing(&key).await;
         assert_eq!(read.key(), &key);
-        assert_eq!(read.get("Key").map(|v| v.to_owned()), Some(key.to_string().into()));
+        assert_eq!(
+            read.get("Key").map(|v| v.to_owned()),
+            Some(key.to_string().into())
+        );
     }
     for key in difficult() {
         refused(table.write(Operation::Insert(key.into())).await);
@@ -71,7 +76,12 @@ pub(crate) async fn both_upserts(h: &Harness) {
 
 /// Delete, with the ETag.
 pub(crate) async fn delete(h: &Harness) {
-    on_each(h, |entity, etag| vec![Operation::Delete(entity.key().clone(), etag)], None).await;
+    on_each(
+        h,
+        |entity, etag| vec![Operation::Delete(entity.key().clone(), etag)],
+        None,
+    )
+    .await;
 }
 
 /// Group transactions with every kind of operation.
@@ -79,14 +89,23 @@ pub(crate) async fn transact(h: &Harness) {
     let table = h.table().await;
     for text in DIFFICULT_KEYS {
         let insert = |row: &str| Operation::Insert(entity(text, row).with("A", 1));
-        table.transact(text, DIFFICULT_KEYS.map(insert).to_vec()).await.expect("a group of inserts");
+        table
+            .transact(text, DIFFICULT_KEYS.map(insert).to_vec())
+            .await
+            .expect("a group of inserts");
         let change = |(n, row): (usize, &&str)| change(n, entity(text, row).with("B", 2));
         let changes = DIFFICULT_KEYS.iter().enumerate().map(change).collect();
-        table.transact(text, changes).await.expect("a group of changes");
+        table
+            .transact(text, changes)
+            .await
+            .expect("a group of changes");
     }
     let left = table.all(&Query::new()).await;
     let deleted = (0..DIFFICULT_KEYS.len()).filter(|n| n % 5 == 4).count();
-    assert_eq!(left.len(), DIFFICULT_KEYS.len() * (DIFFICULT_KEYS.len() - deleted));
+    assert_eq!(
+        left.len(),
+        DIFFICULT_KEYS.len() * (DIFFICULT_KEYS.len() - deleted)
+    );
     assert!(left.iter().all(|e| e.get("B").is_some()));
 }
 
@@ -97,8 +116,13 @@ pub(crate) async fn query(h: &Harness) {
         table.insert(key.into()).await;
     }
     for key in difficult() {
-        let (partition, row) = (Filter::eq("PartitionKey", key.partition()), Filter::eq("RowKey", key.row()));
-        let found = table.keys(&Query::new().with_filter(partition.and(row))).await;
+        let (partition, row) = (
+            Filter::eq("PartitionKey", key.partition()),
+            Filter::eq("RowKey", key.row()),
+        );
+        let found = table
+            .keys(&Query::new().with_filter(partition.and(row)))
+            .await;
         assert_eq!(found, [key]);
     }
     let mut expected: Vec<Key> = difficult().collect();
@@ -118,7 +142,11 @@ pub(crate) async fn query(h: &Harness) {
 pub(crate) async fn errors_contain_the_key(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
-        let error = refused(table.write(Operation::Delete(key.clone(), IfMatch::Any)).await);
+        let error = refused(
+            table
+                .write(Operation::Delete(key.clone(), IfMatch::Any))
+                .await,
+        );
         assert!(error.is_entity_not_found(), "{error}");
         assert!(error.to_string().contains(&key.to_string()), "{error}");
     }
@@ -134,10 +162,19 @@ pub(crate) async fn keys_of_the_maximum_length(h: &Harness) {
         let row = text.repeat((units / width).min(bytes / text.len()));
         let sent = entity(&partition, &row).with("A", 1);
         let etag = table.insert(sent.clone()).await;
-        assert_same(table.existing(sent.key()).await.properties(), sent.properties());
+        assert_same(
+            table.existing(sent.key()).await.properties(),
+            sent.properties(),
+        );
         let point = Filter::eq("PartitionKey", &*partition).and(Filter::eq("RowKey", &*row));
-        assert_eq!(table.keys(&Query::new().with_filter(point)).await, [sent.key().clone()]);
-        table.write(Operation::Delete(sent.key().clone(), etag.into())).await.expect("a delete");
+        assert_eq!(
+            table.keys(&Query::new().with_filter(point)).await,
+            [sent.key().clone()]
+        );
+        table
+            .write(Operation::Delete(sent.key().clone(), etag.into()))
+            .await
+            .expect("a delete");
     }
 }
 
@@ -149,9 +186,15 @@ pub(crate) async fn longer_keys_are_refused(h: &Harness) {
         assert!(refused(Key::new(&long, "r")).is_limit_exceeded());
         assert!(refused(Key::new("p", &long)).is_limit_exceeded());
     }
-    let Some(bytes) = h.profile().row_key_bytes else { return };
+    let Some(bytes) = h.profile().row_key_bytes else {
+        return;
+    };
     let table = h.table().await;
-    let error = refused(table.write(Operation::Insert(entity("p", &"k".repeat(bytes + 1)))).await);
+    let error = refused(
+        table
+            .write(Operation::Insert(entity("p", &"k".repeat(bytes + 1))))
+            .await,
+    );
     assert!(error.is_limit_exceeded(), "{error}");
 }
 
@@ -162,7 +205,10 @@ pub(crate) async fn forbidden_characters_are_refused(_: &Harness) {
         let text = format!("a{c}b");
         for made in [Key::new(&text, "r"), Key::new("p", &text)] {
             let error = refused(made);
-            assert!(matches!(error.kind(), ErrorKind::InvalidKey { .. }), "{error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::InvalidKey { .. }),
+                "{error}"
+            );
         }
     }
 }
@@ -170,7 +216,9 @@ pub(crate) async fn forbidden_characters_are_refused(_: &Harness) {
 /// Each difficult text as a partition key and as a row key.
 fn difficult() -> impl Iterator<Item = Key> {
     let (texts, turned) = (DIFFICULT_KEYS.iter(), DIFFICULT_KEYS.iter().rev());
-    texts.zip(turned).map(|(partition, row)| super::table::key(partition, row))
+    texts
+        .zip(turned)
+        .map(|(partition, row)| super::table::key(partition, row))
 }
 
 fn change(n: usize, entity: Entity) -> Operation {
@@ -185,14 +233,23 @@ fn change(n: usize, entity: Entity) -> Operation {
 
 /// For each difficult key: inserts the entity and a neighbour, runs the operations on the entity, and asserts
 /// the result.
-async fn on_each(h: &Harness, operations: impl Fn(Entity, IfMatch) -> Vec<Operation>, expected: Option<i32>) {
+async fn on_each(
+    h: &Harness,
+    operations: impl Fn(Entity, IfMatch) -> Vec<Operation>,
+    expected: Option<i32>,
+) {
     let table: TestTable = h.table().await;
-    table.insert(entity("neighbour", "neighbour").with("A", 1)).await;
+    table
+        .insert(entity("neighbour", "neighbour").with("A", 1))
+        .await;
     for key in difficult() {
         let etag = table.insert(Entity::from(key.clone()).with("A", 1)).await;
         for operation in operations(key.clone().into(), etag.into()) {
             let label = format!("{} of {key}", operation.kind());
-            table.write(operation).await.unwrap_or_else(|e| panic!("{label}: {e}"));
+            table
+                .write(operation)
+                .await
+                .unwrap_or_else(|e| panic!("{label}: {e}"));
         }
     }
     for key in difficult() {
@@ -200,6 +257,11 @@ async fn on_each(h: &Harness, operations: impl Fn(Entity, IfMatch) -> Vec<Operat
         let found = read.and_then(|e| e.get("B").map(|v| v.to_owned()));
         assert_eq!(found, expected.map(Into::into), "{key}");
     }
-    let neighbour = table.existing(&super::table::key("neighbour", "neighbour")).await;
-    assert_same(neighbour.properties(), entity("n", "n").with("A", 1).properties());
+    let neighbour = table
+        .existing(&super::table::key("neighbour", "neighbour"))
+        .await;
+    assert_same(
+        neighbour.properties(),
+        entity("n", "n").with("A", 1).properties(),
+    );
 }

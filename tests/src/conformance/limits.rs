@@ -32,7 +32,12 @@ pub(crate) async fn number_of_properties_after_a_merge(h: &Harness) {
     let read = table.existing(full.key()).await;
     assert_eq!(read.etag(), Some(&etag));
     assert_same(read.properties(), full.properties());
-    table.put(Operation::Merge(entity("p", "r").with("P1", 2), IfMatch::Any)).await;
+    table
+        .put(Operation::Merge(
+            entity("p", "r").with("P1", 2),
+            IfMatch::Any,
+        ))
+        .await;
 }
 
 /// Property names are identifiers of at most 255 characters.
@@ -40,12 +45,35 @@ pub(crate) async fn property_names(h: &Harness) {
     let table = h.table().await;
     let longest = "n".repeat(255);
     let legal = ["A", "_", "_a", "a1", "camelCase", "Größe", "日本", &longest];
-    takes(&table, legal.iter().fold(entity("p", "r"), |e, name| e.with(name, 1))).await;
-    let illegal =
-        ["", "1a", "a b", "a-b", "a.b", "a'b", "a/b", "\u{1F600}", "PartitionKey", "RowKey", "Timestamp"];
-    for name in illegal.into_iter().chain(h.profile().reserved_properties.iter().copied()) {
+    takes(
+        &table,
+        legal
+            .iter()
+            .fold(entity("p", "r"), |e, name| e.with(name, 1)),
+    )
+    .await;
+    let illegal = [
+        "",
+        "1a",
+        "a b",
+        "a-b",
+        "a.b",
+        "a'b",
+        "a/b",
+        "\u{1F600}",
+        "PartitionKey",
+        "RowKey",
+        "Timestamp",
+    ];
+    for name in illegal
+        .into_iter()
+        .chain(h.profile().reserved_properties.iter().copied())
+    {
         let error = refuses(&table, entity("p", "r").with(name, 1)).await;
-        assert!(matches!(error.kind(), ErrorKind::InvalidName { .. }), "{name:?}: {error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::InvalidName { .. }),
+            "{name:?}: {error}"
+        );
     }
     let error = refuses(&table, entity("p", "r").with(&"n".repeat(256), 1)).await;
     assert!(error.is_limit_exceeded(), "{error}");
@@ -55,17 +83,35 @@ pub(crate) async fn property_names(h: &Harness) {
 pub(crate) async fn property_names_occur_once(h: &Harness) {
     let table = h.table().await;
     let most = h.profile().custom_properties;
-    let unlike = || entity("p", "r").with("Name", "Ken").with("name", "Lee").with("Größe", 1);
+    let unlike = || {
+        entity("p", "r")
+            .with("Name", "Ken")
+            .with("name", "Lee")
+            .with("Größe", 1)
+    };
     takes(&table, unlike()).await;
-    for (mut wrong, name) in [(unlike(), "Name"), (unlike(), "Größe"), (many(most - 1), "P0")] {
+    for (mut wrong, name) in [
+        (unlike(), "Name"),
+        (unlike(), "Größe"),
+        (many(most - 1), "P0"),
+    ] {
         wrong.properties_mut().push(name, ValueRef::Int32(2), false);
         let error = refuses(&table, wrong.clone()).await;
-        assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)), "{error}");
-        assert!(error.to_string().contains(&format!("'{name}' of")), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains(&format!("'{name}' of")),
+            "{error}"
+        );
         assert_eq!(error.outcome(), Outcome::NotApplied);
         // Entities of a group are compared with the entity before them.
-        let others = [unlike(), unlike(), many(most), wrong].into_iter().enumerate();
-        let group = others.map(|(n, one)| Operation::Insert(one.with_key(key("p", &format!("n{n}")))));
+        let others = [unlike(), unlike(), many(most), wrong]
+            .into_iter()
+            .enumerate();
+        let group =
+            others.map(|(n, one)| Operation::Insert(one.with_key(key("p", &format!("n{n}")))));
         let before = table.all(&Query::new()).await;
         let error = refused(table.transact("p", group.collect()).await);
         assert_eq!(error.failed_index(), Some(3), "{error}");
@@ -76,7 +122,10 @@ pub(crate) async fn property_names_occur_once(h: &Harness) {
 /// A property name that exceeds the storage format does not hide the properties after it.
 pub(crate) async fn very_long_property_names(h: &Harness) {
     let table = h.table().await;
-    let absurd = entity("p", "r").with("A", 1).with(&"é".repeat(70_000), 1).with("B", 2);
+    let absurd = entity("p", "r")
+        .with("A", 1)
+        .with(&"é".repeat(70_000), 1)
+        .with("B", 2);
     assert!(refuses(&table, absurd).await.is_limit_exceeded());
 }
 
@@ -86,9 +135,17 @@ pub(crate) async fn string_values(h: &Harness) {
     let units = 32 * 1024;
     takes(&table, entity("p", "r").with("A", "x".repeat(units))).await;
     if !h.deviates(Deviation::SplitCharacters) {
-        takes(&table, entity("p", "r").with("B", "\u{1F600}".repeat(units / 2))).await;
+        takes(
+            &table,
+            entity("p", "r").with("B", "\u{1F600}".repeat(units / 2)),
+        )
+        .await;
     }
-    for text in ["x".repeat(units + 1), "\u{1F600}".repeat(units / 2) + "x", "é".repeat(units + 1)] {
+    for text in [
+        "x".repeat(units + 1),
+        "\u{1F600}".repeat(units / 2) + "x",
+        "é".repeat(units + 1),
+    ] {
         let error = refuses(&table, entity("p", "r").with("Named", text)).await;
         assert!(error.is_limit_exceeded(), "{error}");
         assert!(error.to_string().contains("Named"), "{error}");
@@ -99,7 +156,11 @@ pub(crate) async fn string_values(h: &Harness) {
 pub(crate) async fn binary_values(h: &Harness) {
     let table = h.table().await;
     takes(&table, entity("p", "r").with("A", vec![7u8; 64 * 1024])).await;
-    let error = refuses(&table, entity("p", "r").with("Named", vec![7u8; 64 * 1024 + 1])).await;
+    let error = refuses(
+        &table,
+        entity("p", "r").with("Named", vec![7u8; 64 * 1024 + 1]),
+    )
+    .await;
     assert!(error.is_limit_exceeded(), "{error}");
     assert!(error.to_string().contains("Named"), "{error}");
 }
@@ -108,10 +169,17 @@ pub(crate) async fn binary_values(h: &Harness) {
 pub(crate) async fn datetime_values(h: &Harness) {
     let table = h.table().await;
     let earliest = h.profile().datetime_min;
-    takes(&table, entity("p", "r").with("A", Ticks::new(earliest).expect("a moment"))).await;
+    takes(
+        &table,
+        entity("p", "r").with("A", Ticks::new(earliest).expect("a moment")),
+    )
+    .await;
     for before in [Ticks::MIN, Ticks::new(earliest - 1).expect("a moment")] {
         let error = refuses(&table, entity("p", "r").with("Named", before)).await;
-        assert!(matches!(error.kind(), ErrorKind::InvalidValue { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::InvalidValue { .. }),
+            "{error}"
+        );
         assert!(error.to_string().contains("Named"), "{error}");
     }
 }
@@ -120,11 +188,18 @@ pub(crate) async fn datetime_values(h: &Harness) {
 pub(crate) async fn entity_bytes(h: &Harness) {
     let table = h.table().await;
     let full = of_size(h.profile().entity_bytes);
-    assert_eq!(entity_size(full.key(), full.properties()), h.profile().entity_bytes);
+    assert_eq!(
+        entity_size(full.key(), full.properties()),
+        h.profile().entity_bytes
+    );
     if !h.deviates(Deviation::EntitySize) {
         takes(&table, full).await;
     }
-    assert!(refuses(&table, of_size(h.profile().entity_bytes + 1)).await.is_limit_exceeded());
+    assert!(
+        refuses(&table, of_size(h.profile().entity_bytes + 1))
+            .await
+            .is_limit_exceeded()
+    );
 }
 
 /// Entities of Binary properties near the size limit.
@@ -134,7 +209,11 @@ pub(crate) async fn entities_of_binary(h: &Harness) {
     if !h.deviates(Deviation::EntitySize) {
         return takes(&table, of_binary(900 << 10)).await;
     }
-    let error = refused(table.write(Operation::InsertOrReplace(of_binary(900 << 10))).await);
+    let error = refused(
+        table
+            .write(Operation::InsertOrReplace(of_binary(900 << 10)))
+            .await,
+    );
     assert!(error.to_string().contains("EntityTooLarge"), "{error}");
 }
 
@@ -142,7 +221,9 @@ pub(crate) async fn entities_of_binary(h: &Harness) {
 fn of_binary(bytes: usize) -> Entity {
     let whole = (0..bytes / BINARY_BYTES).map(|_| BINARY_BYTES);
     let lengths = whole.chain([bytes % BINARY_BYTES]).enumerate();
-    lengths.fold(entity("p", "r"), |row, (n, length)| row.with(&format!("B{n:02}"), vec![7u8; length]))
+    lengths.fold(entity("p", "r"), |row, (n, length)| {
+        row.with(&format!("B{n:02}"), vec![7u8; length])
+    })
 }
 
 /// A merge is limited by the bytes of the resulting entity, not by the request.
@@ -163,10 +244,15 @@ pub(crate) async fn entity_bytes_after_a_merge(h: &Harness) {
 /// error contains the value.
 pub(crate) async fn marked_properties_are_refused_without_encryption(h: &Harness) {
     let table = h.table().await;
-    let marked = entity("p", "r").with("Plain", 1).with_encrypted("Secret", "hunter2");
+    let marked = entity("p", "r")
+        .with("Plain", 1)
+        .with_encrypted("Secret", "hunter2");
     if h.profile().encrypts {
         table.insert(marked.clone()).await;
-        assert_same(table.existing(marked.key()).await.properties(), marked.properties());
+        assert_same(
+            table.existing(marked.key()).await.properties(),
+            marked.properties(),
+        );
         return;
     }
     table.insert(entity("p", "r")).await;
@@ -181,7 +267,10 @@ pub(crate) async fn marked_properties_are_refused_without_encryption(h: &Harness
         let alone = refused(table.write(operation.clone()).await);
         let grouped = refused(table.transact("p", vec![operation]).await);
         for error in [alone, grouped] {
-            assert!(matches!(error.root().kind(), ErrorKind::Unsupported { .. }), "{error}");
+            assert!(
+                matches!(error.root().kind(), ErrorKind::Unsupported { .. }),
+                "{error}"
+            );
             assert!(error.to_string().contains("Secret"), "{error}");
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         }
@@ -196,7 +285,10 @@ fn many(count: usize) -> Entity {
 }
 
 fn merges(patch: Entity) -> [Operation; 2] {
-    [Operation::Merge(patch.clone(), IfMatch::Any), Operation::InsertOrMerge(patch)]
+    [
+        Operation::Merge(patch.clone(), IfMatch::Any),
+        Operation::InsertOrMerge(patch),
+    ]
 }
 
 /// Returns an entity of exactly `bytes` bytes: Binary values of the maximum size, and one smaller value.
@@ -219,13 +311,19 @@ fn of_size(bytes: usize) -> Entity {
 /// its payload can hold the entity.
 async fn takes(table: &TestTable, sent: Entity) {
     table.put(Operation::InsertOrReplace(sent.clone())).await;
-    assert_same(table.existing(sent.key()).await.properties(), sent.properties());
+    assert_same(
+        table.existing(sent.key()).await.properties(),
+        sent.properties(),
+    );
     let replace = Operation::Replace(sent.clone(), IfMatch::Any);
     if !table.group("p").fits(&replace) {
         return;
     }
     table.transact("p", vec![replace]).await.expect("a group");
-    assert_same(table.existing(sent.key()).await.properties(), sent.properties());
+    assert_same(
+        table.existing(sent.key()).await.properties(),
+        sent.properties(),
+    );
 }
 
 /// Asserts that every write operation refuses the entity. Returns the first error.
@@ -233,8 +331,19 @@ async fn refuses(table: &TestTable, sent: Entity) -> table_core::Error {
     let before = table.all(&Query::new()).await;
     refused(table.write(Operation::InsertOrReplace(sent.clone())).await);
     refused(table.write(Operation::InsertOrMerge(sent.clone())).await);
-    refused(table.write(Operation::Replace(sent.clone(), IfMatch::Any)).await);
-    let error = refused(table.write(Operation::Insert(sent.with_key(key("p", "new")))).await);
-    assert!(table.all(&Query::new()).await == before, "{error}: but the entity changed");
+    refused(
+        table
+            .write(Operation::Replace(sent.clone(), IfMatch::Any))
+            .await,
+    );
+    let error = refused(
+        table
+            .write(Operation::Insert(sent.with_key(key("p", "new"))))
+            .await,
+    );
+    assert!(
+        table.all(&Query::new()).await == before,
+        "{error}: but the entity changed"
+    );
     error
 }

@@ -14,7 +14,11 @@ use super::{Harness, TestTable};
 pub(crate) async fn agrees_with_random_operations(h: &Harness) {
     let runs = 3;
     for seed in 0..runs {
-        let mut run = Run { table: h.table().await, model: Model::default(), rng: random(seed) };
+        let mut run = Run {
+            table: h.table().await,
+            model: Model::default(),
+            rng: random(seed),
+        };
         for _ in 0..h.scale().steps / runs as usize {
             run.step().await;
         }
@@ -57,7 +61,11 @@ impl Run {
                 after.note(&key, &answer.expect("the model takes it"));
                 self.model = after;
             }
-            Err(expected) => assert_eq!(meaning(refused(answer).root().kind()), expected, "{operation:?}"),
+            Err(expected) => assert_eq!(
+                meaning(refused(answer).root().kind()),
+                expected,
+                "{operation:?}"
+            ),
         }
     }
 
@@ -66,11 +74,16 @@ impl Run {
         let mut rows = KEYS.to_vec();
         self.rng.shuffle(&mut rows);
         rows.truncate(self.rng.usize(1..=KEYS.len()));
-        let operations: Vec<_> =
-            rows.iter().map(|row| self.operation(super::table::key(partition, row))).collect();
-        let expected = operations.iter().enumerate().try_fold(self.model.clone(), |model, (index, op)| {
-            model.apply(op).map_err(|meaning| (index, meaning))
-        });
+        let operations: Vec<_> = rows
+            .iter()
+            .map(|row| self.operation(super::table::key(partition, row)))
+            .collect();
+        let expected = operations
+            .iter()
+            .enumerate()
+            .try_fold(self.model.clone(), |model, (index, op)| {
+                model.apply(op).map_err(|meaning| (index, meaning))
+            });
         self.settle(partition, operations, expected).await;
     }
 
@@ -85,7 +98,9 @@ impl Run {
         match expected {
             Ok(mut after) => {
                 let written = answer.expect("the model takes it");
-                keys.iter().zip(&written).for_each(|(key, written)| after.note(key, written));
+                keys.iter()
+                    .zip(&written)
+                    .for_each(|(key, written)| after.note(key, written));
                 self.model = after;
             }
             Err((index, expected)) => {
@@ -106,7 +121,9 @@ impl Run {
     async fn query(&mut self) {
         let depth = self.rng.u32(..3);
         let filter = some_filter(&mut self.rng, &KEYS, depth);
-        let query = Query::new().with_filter(filter.clone()).with_top(self.rng.usize(1..9));
+        let query = Query::new()
+            .with_filter(filter.clone())
+            .with_top(self.rng.usize(1..9));
         let mut found = Vec::new();
         let mut from = None;
         loop {
@@ -121,9 +138,13 @@ impl Run {
         found.sort_by(|a, b| a.key().cmp(b.key()));
         found.iter().for_each(|entity| self.model.check(entity));
         let found: Vec<_> = found.iter().map(Entity::key).collect();
-        let matching = |key: &Key, properties: &Properties| filter.matches_parts(key, None, properties);
+        let matching =
+            |key: &Key, properties: &Properties| filter.matches_parts(key, None, properties);
         let rows = self.model.rows.iter();
-        let expected: Vec<_> = rows.filter(|(k, (_, p))| matching(k, p)).map(|(key, _)| key).collect();
+        let expected: Vec<_> = rows
+            .filter(|(k, (_, p))| matching(k, p))
+            .map(|(key, _)| key)
+            .collect();
         assert_eq!(found, expected, "{filter}");
     }
 
@@ -132,7 +153,11 @@ impl Run {
         assert_eq!(found.len(), self.model.rows.len());
         found.iter().for_each(|entity| self.model.check(entity));
         let select = Select::new([property(EdmType::Int64)]);
-        for entity in self.table.all(&Query::new().with_select(select.clone())).await {
+        for entity in self
+            .table
+            .all(&Query::new().with_select(select.clone()))
+            .await
+        {
             let mut kept = self.model.rows[entity.key()].1.clone();
             kept.retain(|p| select.contains(p.name()));
             assert_same(entity.properties(), &kept);
@@ -169,26 +194,40 @@ impl Model {
         let current = self.rows.get(operation.key());
         match (operation.if_match(), current) {
             (Some(_), None) => return Err(MISSING),
-            (Some(IfMatch::Exactly(wanted)), Some((etag, _))) if wanted != etag => return Err(CHANGED),
+            (Some(IfMatch::Exactly(wanted)), Some((etag, _))) if wanted != etag => {
+                return Err(CHANGED);
+            }
             _ => {}
         }
         if matches!(operation, Operation::Insert(_)) && current.is_some() {
             return Err(EXISTS);
         }
         let removed = self.rows.remove(operation.key());
-        self.old.extend(removed.iter().map(|(etag, _)| etag.clone()));
+        self.old
+            .extend(removed.iter().map(|(etag, _)| etag.clone()));
         if let Some(entity) = operation.entity() {
-            let merges = matches!(operation, Operation::Merge(..) | Operation::InsertOrMerge(_));
-            let mut after = removed.map(|(_, old)| old).filter(|_| merges).unwrap_or_default();
+            let merges = matches!(
+                operation,
+                Operation::Merge(..) | Operation::InsertOrMerge(_)
+            );
+            let mut after = removed
+                .map(|(_, old)| old)
+                .filter(|_| merges)
+                .unwrap_or_default();
             after.merge(entity.properties());
-            self.rows.insert(operation.key().clone(), (ETag::from("not yet known"), after));
+            self.rows.insert(
+                operation.key().clone(),
+                (ETag::from("not yet known"), after),
+            );
         }
         Ok(self)
     }
 
     /// Stores the ETag of the answer in the model, and asserts that it is new.
     fn note(&mut self, key: &Key, written: &Written) {
-        let Some((etag, _)) = self.rows.get_mut(key) else { return assert_eq!(written.etag, None) };
+        let Some((etag, _)) = self.rows.get_mut(key) else {
+            return assert_eq!(written.etag, None);
+        };
         let new = written.etag.clone().expect("a version");
         assert!(!self.old.contains(&new), "{new} was used before");
         *etag = new;

@@ -27,7 +27,9 @@ pub(crate) async fn pages_of_any_size_return_each_row_once(h: &Harness) {
 pub(crate) async fn pages_have_at_most_the_size_of_the_service(h: &Harness) {
     let table = h.table().await;
     let count = h.scale().rows;
-    table.load("p", (0..count).map(|n| entity("p", &format!("{n:06}")))).await;
+    table
+        .load("p", (0..count).map(|n| entity("p", &format!("{n:06}"))))
+        .await;
     let page = table.page(&Query::new(), None).await;
     assert!(page.items.len() <= h.profile().page_size);
     let asked = table.page(&Query::new().with_top(count), None).await;
@@ -42,15 +44,21 @@ pub(crate) async fn a_filter_finds_its_match_across_empty_pages(h: &Harness) {
     let count = h.scale().rows;
     let rows = (0..count).map(|n| entity("p", &format!("{n:06}")).with("Last", n + 1 == count));
     table.load("p", rows).await;
-    let found = table.keys(&Query::new().with_filter(Filter::eq("Last", true))).await;
+    let found = table
+        .keys(&Query::new().with_filter(Filter::eq("Last", true)))
+        .await;
     assert_eq!(found, [key("p", &format!("{:06}", count - 1))]);
 }
 
 /// The next page keeps the filter, the projection and the range.
 pub(crate) async fn the_next_page_keeps_filter_and_projection(h: &Harness) {
     let table = three_partitions(h, 7).await;
-    let filter = Filter::ge("PartitionKey", "b").and(Filter::gt("RowKey", "2")).and(Filter::ne("N", 4));
-    let query = Query::new().with_filter(filter).with_select(Select::new(["N"]));
+    let filter = Filter::ge("PartitionKey", "b")
+        .and(Filter::gt("RowKey", "2"))
+        .and(Filter::ne("N", 4));
+    let query = Query::new()
+        .with_filter(filter)
+        .with_select(Select::new(["N"]));
     let expected = table.keys(&query).await;
     assert_eq!(expected.len(), 8);
     let mut seen = walk(&table, &query.with_top(2)).await;
@@ -64,12 +72,22 @@ pub(crate) async fn a_continuation_belongs_to_its_query(h: &Harness) {
     let other = three_partitions(h, 3).await;
     let query = Query::new().with_filter(Filter::ge("N", 0));
     let first = table.page(&query.clone().with_top(2), None).await;
-    let from = first.continuation.expect("two of nine rows are not the end");
+    let from = first
+        .continuation
+        .expect("two of nine rows are not the end");
     let filter = Query::new().with_filter(Filter::ge("N", 1));
     let select = query.clone().with_select(Select::new(["N"]));
-    for (table, query) in [(&table, &filter), (&table, &select), (&table, &Query::new()), (&other, &query)] {
+    for (table, query) in [
+        (&table, &filter),
+        (&table, &select),
+        (&table, &Query::new()),
+        (&other, &query),
+    ] {
         let error = refused(h.store().query(table.name(), query, Some(&from)).await);
-        assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::InvalidContinuation(_)),
+            "{error}"
+        );
     }
     let mut rest = rest(&table, &query.with_top(5), Some(from)).await;
     rest.sort();
@@ -119,7 +137,10 @@ pub(crate) async fn the_first_row_of_the_next_page_can_be_deleted(h: &Harness) {
     let seen: Vec<Key> = page.items.iter().map(|e| e.key().clone()).collect();
     let unseen: Vec<Key> = all.into_iter().filter(|key| !seen.contains(key)).collect();
     let (gone, left) = unseen.split_first().expect("more than a page");
-    table.write(Operation::Delete(gone.clone(), IfMatch::Any)).await.expect("a delete");
+    table
+        .write(Operation::Delete(gone.clone(), IfMatch::Any))
+        .await
+        .expect("a delete");
     let mut found = rest(&table, &query, page.continuation).await;
     found.sort();
     assert_eq!(found, left);
@@ -130,7 +151,10 @@ async fn come_and_go(table: &TestTable, entity: Entity, round: usize) {
     if round.is_multiple_of(2) {
         table.put(Operation::InsertOrReplace(entity)).await;
     } else {
-        table.write(Operation::Delete(key, IfMatch::Any)).await.expect("a delete");
+        table
+            .write(Operation::Delete(key, IfMatch::Any))
+            .await
+            .expect("a delete");
     }
 }
 
@@ -138,7 +162,12 @@ async fn come_and_go(table: &TestTable, entity: Entity, round: usize) {
 async fn three_partitions(h: &Harness, rows: i32) -> TestTable {
     let table = h.table().await;
     for partition in ["a", "b", "c"] {
-        table.load(partition, (0..rows).map(|n| entity(partition, &(n + 1).to_string()).with("N", n))).await;
+        table
+            .load(
+                partition,
+                (0..rows).map(|n| entity(partition, &(n + 1).to_string()).with("N", n)),
+            )
+            .await;
     }
     table
 }
@@ -154,7 +183,9 @@ async fn rest(table: &TestTable, query: &Query, mut from: Option<Continuation>) 
         let page = table.page(query, from.as_ref()).await;
         assert!(query.top.is_none_or(|top| page.items.len() <= top));
         seen.extend(page.items.iter().map(|e| e.key().clone()));
-        let Some(next) = page.continuation else { return seen };
+        let Some(next) = page.continuation else {
+            return seen;
+        };
         from = Some(next.to_string().parse().expect("a stored continuation"));
     }
 }

@@ -15,8 +15,20 @@ pub(crate) async fn point_query(h: &Harness) {
     finds(&table, AccessPath::Point, point("b", "2"), &["b2"]).await;
     finds(&table, AccessPath::Point, point("b", "9"), &[]).await;
     finds(&table, AccessPath::Point, point("zz", "2"), &[]).await;
-    finds(&table, AccessPath::Point, point("b", "2").and(Filter::eq("N", 12)), &["b2"]).await;
-    finds(&table, AccessPath::Point, point("b", "2").and(Filter::eq("N", 99)), &[]).await;
+    finds(
+        &table,
+        AccessPath::Point,
+        point("b", "2").and(Filter::eq("N", 12)),
+        &["b2"],
+    )
+    .await;
+    finds(
+        &table,
+        AccessPath::Point,
+        point("b", "2").and(Filter::eq("N", 99)),
+        &[],
+    )
+    .await;
 }
 
 /// A range of rows in a partition, with every kind of bound.
@@ -26,14 +38,35 @@ pub(crate) async fn range_of_rows(h: &Harness) {
     let path = AccessPath::RowRange;
     finds(&table, path, rows(Filter::ge("RowKey", "2")), &["b2", "b3"]).await;
     finds(&table, path, rows(Filter::gt("RowKey", "2")), &["b3"]).await;
-    finds(&table, path, rows(Filter::le("RowKey", "2")), &["b1", "b10", "b2"]).await;
-    finds(&table, path, rows(Filter::lt("RowKey", "2")), &["b1", "b10"]).await;
-    finds(&table, path, rows(Filter::starts_with("RowKey", "1")), &["b1", "b10"]).await;
+    finds(
+        &table,
+        path,
+        rows(Filter::le("RowKey", "2")),
+        &["b1", "b10", "b2"],
+    )
+    .await;
+    finds(
+        &table,
+        path,
+        rows(Filter::lt("RowKey", "2")),
+        &["b1", "b10"],
+    )
+    .await;
+    finds(
+        &table,
+        path,
+        rows(Filter::starts_with("RowKey", "1")),
+        &["b1", "b10"],
+    )
+    .await;
     let both = Filter::gt("RowKey", "1").and(Filter::lt("RowKey", "3"));
     finds(&table, path, rows(both.clone()), &["b10", "b2"]).await;
     finds(&table, path, rows(both.and(Filter::ge("N", 12))), &["b2"]).await;
     let nothing = Filter::gt("RowKey", "2").and(Filter::lt("RowKey", "2"));
-    assert_eq!(table.keys(&Query::new().with_filter(rows(nothing))).await, []);
+    assert_eq!(
+        table.keys(&Query::new().with_filter(rows(nothing))).await,
+        []
+    );
 }
 
 /// A whole partition without its neighbours.
@@ -41,10 +74,18 @@ pub(crate) async fn partition_scan(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::PartitionScan;
     finds(&table, path, partition_is("b"), &["b1", "b10", "b2", "b3"]).await;
-    finds(&table, path, partition_is("b").and(Filter::ge("N", 12)), &["b2", "b3"]).await;
+    finds(
+        &table,
+        path,
+        partition_is("b").and(Filter::ge("N", 12)),
+        &["b2", "b3"],
+    )
+    .await;
     finds(&table, path, partition_is("zz"), &[]).await;
     let either = Filter::eq("RowKey", "1").or(Filter::eq("RowKey", "3"));
-    let found = table.keys(&Query::new().with_filter(partition_is("b").and(either))).await;
+    let found = table
+        .keys(&Query::new().with_filter(partition_is("b").and(either)))
+        .await;
     assert_eq!(found, [key("b", "1"), key("b", "3")]);
 }
 
@@ -68,10 +109,22 @@ pub(crate) async fn range_of_partitions(h: &Harness) {
 pub(crate) async fn table_scan(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::TableScan;
-    finds(&table, path, Filter::eq("RowKey", "2"), &["a2", "b2", "ba2", "c2"]).await;
+    finds(
+        &table,
+        path,
+        Filter::eq("RowKey", "2"),
+        &["a2", "b2", "ba2", "c2"],
+    )
+    .await;
     finds(&table, path, Filter::eq("N", 12), &["b2"]).await;
     let others = ["a2", "ba2", "c2"];
-    finds(&table, path, (!partition_is("b")).and(Filter::eq("RowKey", "2")), &others).await;
+    finds(
+        &table,
+        path,
+        (!partition_is("b")).and(Filter::eq("RowKey", "2")),
+        &others,
+    )
+    .await;
     assert_eq!(Query::new().access_path(), path);
     assert_eq!(table.keys(&Query::new()).await.len(), 16);
 }
@@ -89,10 +142,19 @@ pub(crate) async fn order_of_keys(h: &Harness) {
     let table = h.table().await;
     let mut expected = Vec::new();
     for partition in ORDERED_KEYS {
-        table.load(partition, ORDERED_KEYS.iter().rev().map(|row| entity(partition, row))).await;
+        table
+            .load(
+                partition,
+                ORDERED_KEYS.iter().rev().map(|row| entity(partition, row)),
+            )
+            .await;
         expected.extend(ORDERED_KEYS.map(|row| key(partition, row)));
     }
-    let found = h.store().query_all(table.name(), &Query::new()).await.expect("a table scan");
+    let found = h
+        .store()
+        .query_all(table.name(), &Query::new())
+        .await
+        .expect("a table scan");
     let mut found: Vec<Key> = found.iter().map(|e| e.key().clone()).collect();
     if h.profile().order == KeyOrder::Unsorted {
         found.sort();
@@ -103,7 +165,9 @@ pub(crate) async fn order_of_keys(h: &Harness) {
 /// Ranges follow the order of keys at every bound.
 pub(crate) async fn ranges_in_the_order_of_keys(h: &Harness) {
     let table = h.table().await;
-    table.load("p", ORDERED_KEYS.iter().map(|row| entity("p", row))).await;
+    table
+        .load("p", ORDERED_KEYS.iter().map(|row| entity("p", row)))
+        .await;
     for (at, bound) in ORDERED_KEYS.iter().enumerate() {
         let rows = |filter: Filter| Query::new().with_filter(partition_is("p").and(filter));
         let keys = |rows: &[&str]| rows.iter().map(|row| key("p", row)).collect::<Vec<_>>();
@@ -129,14 +193,26 @@ pub(crate) async fn prefixes_in_the_order_of_keys(h: &Harness) {
         "\u{E000}",
         "\u{FFFF}y",
     ];
-    table.load("p", rows.iter().map(|row| entity("p", row).with("Text", *row))).await;
+    table
+        .load(
+            "p",
+            rows.iter().map(|row| entity("p", row).with("Text", *row)),
+        )
+        .await;
     for prefix in ["", "a", "a.", "\u{D7FF}", "\u{10FFFF}", "\u{FFFF}", "x"] {
         let expected: Vec<_> = rows.iter().filter(|row| row.starts_with(prefix)).collect();
         for property in ["RowKey", "Text"] {
             let filter = partition_is("p").and(Filter::starts_with(property, prefix));
             let found = table.keys(&Query::new().with_filter(filter)).await;
-            assert_eq!(found.iter().map(Key::row).collect::<Vec<_>>().len(), expected.len(), "{prefix:?}");
-            assert!(expected.iter().all(|row| found.contains(&key("p", row))), "{property} {prefix:?}");
+            assert_eq!(
+                found.iter().map(Key::row).collect::<Vec<_>>().len(),
+                expected.len(),
+                "{prefix:?}"
+            );
+            assert!(
+                expected.iter().all(|row| found.contains(&key("p", row))),
+                "{property} {prefix:?}"
+            );
         }
     }
 }
@@ -146,10 +222,14 @@ pub(crate) async fn prefixes_of_any_text(h: &Harness) {
     let table = h.table().await;
     let texts = ["a.b", "a/b", "a0", "x~", "x\u{7f}", "x\u{a0}"];
     for (n, text) in texts.iter().enumerate() {
-        table.insert(entity("p", &n.to_string()).with("Text", *text)).await;
+        table
+            .insert(entity("p", &n.to_string()).with("Text", *text))
+            .await;
     }
     for (prefix, row) in [("a.", "0"), ("x~", "3")] {
-        let found = table.keys(&Query::new().with_filter(Filter::starts_with("Text", prefix))).await;
+        let found = table
+            .keys(&Query::new().with_filter(Filter::starts_with("Text", prefix)))
+            .await;
         assert_eq!(found, [key("p", row)], "{prefix:?}");
     }
 }
@@ -160,12 +240,20 @@ pub(crate) async fn top_limits_pages_and_streams(h: &Harness) {
     for top in [1, 3, 15, 16, 17] {
         let query = Query::new().with_top(top);
         assert!(table.page(&query, None).await.items.len() <= top);
-        let found = h.store().query_all(table.name(), &query).await.expect("a table scan");
+        let found = h
+            .store()
+            .query_all(table.name(), &query)
+            .await
+            .expect("a table scan");
         assert_eq!(found.len(), top.min(16));
     }
     let filtered = Query::new().with_filter(Filter::ge("N", 12)).with_top(2);
     assert_eq!(table.all(&filtered).await.len(), 2);
-    refused(h.store().query(table.name(), &Query::new().with_top(0), None).await);
+    refused(
+        h.store()
+            .query(table.name(), &Query::new().with_top(0), None)
+            .await,
+    );
 }
 
 /// In a sorted partition `top` returns the first entities: a log tail depends on that.
@@ -182,32 +270,56 @@ pub(crate) async fn top_returns_the_first_entities_of_a_partition(h: &Harness) {
 /// A projection returns the named properties of every entity. The filter can use other properties.
 pub(crate) async fn projections(h: &Harness) {
     let table = h.table().await;
-    table.insert(entity("p", "1").with("A", 1).with("B", "x")).await;
+    table
+        .insert(entity("p", "1").with("A", 1).with("B", "x"))
+        .await;
     table.insert(entity("p", "2").with("A", 2)).await;
-    table.insert(entity("p", "3").with("A", 0).with("B", "y")).await;
+    table
+        .insert(entity("p", "3").with("A", 0).with("B", "y"))
+        .await;
     let filter = partition_is("p").and(Filter::ge("A", 1));
-    let query = Query::new().with_filter(filter).with_select(Select::new(["B", "Missing"]));
+    let query = Query::new()
+        .with_filter(filter)
+        .with_select(Select::new(["B", "Missing"]));
     let found = table.all(&query).await;
     assert_eq!(found.len(), 2);
-    assert_same(found[0].properties(), entity("p", "1").with("B", "x").properties());
+    assert_same(
+        found[0].properties(),
+        entity("p", "1").with("B", "x").properties(),
+    );
     assert_same(found[1].properties(), entity("p", "2").properties());
     assert_eq!(found[1].key(), &key("p", "2"));
-    assert!(found.iter().all(|e| e.etag().is_some() && e.timestamp().is_some()));
+    assert!(
+        found
+            .iter()
+            .all(|e| e.etag().is_some() && e.timestamp().is_some())
+    );
 }
 
 /// The name `*` selects all properties, alone and among others, in queries and gets.
 pub(crate) async fn projection_of_everything(h: &Harness) {
     let table = h.table().await;
-    table.insert(entity("p", "1").with("A", 1).with("B", "x")).await;
+    table
+        .insert(entity("p", "1").with("A", 1).with("B", "x"))
+        .await;
     table.insert(entity("p", "2").with("C", 2)).await;
     let whole = table.all(&Query::new()).await;
     for names in [vec!["*"], vec!["A", "*"], vec!["*", "Missing"]] {
         let select = Select::new(&names);
-        for filter in [partition_is("p"), partition_is("p").and(Filter::lt("A", 5)).or(Filter::ge("C", 1))] {
+        for filter in [
+            partition_is("p"),
+            partition_is("p")
+                .and(Filter::lt("A", 5))
+                .or(Filter::ge("C", 1)),
+        ] {
             let query = Query::new().with_filter(filter).with_select(select.clone());
             assert_eq!(table.all(&query).await, whole, "{names:?}");
         }
-        let read = table.store().get(table.name(), &key("p", "1"), Some(&select)).await.expect("an answer");
+        let read = table
+            .store()
+            .get(table.name(), &key("p", "1"), Some(&select))
+            .await
+            .expect("an answer");
         assert_eq!(read.as_ref(), Some(&whole[0]), "{names:?}");
     }
 }
@@ -225,7 +337,12 @@ pub(crate) async fn empty_result(h: &Harness) {
     let table = h.table().await;
     assert!(table.all(&Query::new()).await.is_empty());
     table.insert(entity("p", "r")).await;
-    assert!(table.all(&Query::new().with_filter(Filter::eq("A", 1))).await.is_empty());
+    assert!(
+        table
+            .all(&Query::new().with_filter(Filter::eq("A", 1)))
+            .await
+            .is_empty()
+    );
 }
 
 fn partition_is(partition: &str) -> Filter {
@@ -237,14 +354,20 @@ async fn grid(h: &Harness) -> TestTable {
     let table = h.table().await;
     for partition in ["a", "b", "ba", "c"] {
         let rows = ["1", "10", "2", "3"].into_iter().zip(10..);
-        table.load(partition, rows.map(|(row, n)| numbered(partition, row, n))).await;
+        table
+            .load(partition, rows.map(|(row, n)| numbered(partition, row, n)))
+            .await;
     }
     table
 }
 
 fn numbered(partition: &str, row: &str, n: i32) -> table_core::model::Entity {
     let plain = entity(partition, row);
-    if partition == "b" { plain.with("N", n) } else { plain }
+    if partition == "b" {
+        plain.with("N", n)
+    } else {
+        plain
+    }
 }
 
 /// Asserts the access path of the filter, and the keys that the query finds, as partition and row in one text.
@@ -252,6 +375,9 @@ async fn finds(table: &TestTable, path: AccessPath, filter: Filter, expected: &[
     let query = Query::new().with_filter(filter);
     assert_eq!(query.access_path(), path, "{query:?}");
     let found = table.keys(&query).await;
-    let found: Vec<String> = found.iter().map(|key| format!("{}{}", key.partition(), key.row())).collect();
+    let found: Vec<String> = found
+        .iter()
+        .map(|key| format!("{}{}", key.partition(), key.row()))
+        .collect();
     assert_eq!(found, expected, "{query:?}");
 }

@@ -67,7 +67,9 @@ pub(super) fn pick<T: Clone>(rng: &mut fastrand::Rng, from: &[T]) -> T {
 pub(super) fn some_value(rng: &mut fastrand::Rng, edm_type: EdmType) -> EdmValue {
     let small = rng.u8(..4);
     match edm_type {
-        EdmType::Binary => EdmValue::Binary(vec![small, 255 - small][..usize::from(small % 3)].to_vec()),
+        EdmType::Binary => {
+            EdmValue::Binary(vec![small, 255 - small][..usize::from(small % 3)].to_vec())
+        }
         EdmType::Boolean => small.is_multiple_of(2).into(),
         EdmType::DateTime => EdmValue::DateTime(moment(i64::from(small) * MILLISECOND)),
         EdmType::Double => (f64::from(small) - 1.5).into(),
@@ -93,9 +95,15 @@ pub(super) fn property(edm_type: EdmType) -> &'static str {
 
 /// Returns an entity with random properties of some of the eight types.
 pub(super) fn some_entity(rng: &mut fastrand::Rng, key: Key) -> Entity {
-    EdmType::ALL.into_iter().fold(Entity::from(key), |entity, edm_type| {
-        if rng.u8(..4) == 0 { entity } else { entity.with(property(edm_type), some_value(rng, edm_type)) }
-    })
+    EdmType::ALL
+        .into_iter()
+        .fold(Entity::from(key), |entity, edm_type| {
+            if rng.u8(..4) == 0 {
+                entity
+            } else {
+                entity.with(property(edm_type), some_value(rng, edm_type))
+            }
+        })
 }
 
 pub(super) const COMPARISONS: [Comparison; 6] = [

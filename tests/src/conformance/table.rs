@@ -4,7 +4,8 @@ use std::sync::Arc;
 use table_core::model::{ETag, Entity, Key, PartitionKey, Properties, TableName, ValueRef};
 use table_core::query::{Continuation, Page, Query};
 use table_core::store::{
-    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, TableStore, TableStoreExt, Written,
+    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, TableStore, TableStoreExt,
+    Written,
 };
 
 /// A table of one behaviour, with methods that expect success.
@@ -38,7 +39,9 @@ impl TestTable {
     pub async fn put(&self, operation: Operation) -> ETag {
         let label = format!("{} of {}", operation.kind(), operation.key());
         match self.write(operation).await {
-            Ok(written) => written.etag.unwrap_or_else(|| panic!("{label}: no etag in the answer")),
+            Ok(written) => written
+                .etag
+                .unwrap_or_else(|| panic!("{label}: no etag in the answer")),
             Err(e) => panic!("{label}: {e}"),
         }
     }
@@ -55,11 +58,17 @@ impl TestTable {
             let operation = Operation::Insert(entity);
             if !group.fits(&operation) {
                 let full = std::mem::replace(&mut group, self.group(partition));
-                self.store.transact(&self.name, full).await.expect("a group of inserts");
+                self.store
+                    .transact(&self.name, full)
+                    .await
+                    .expect("a group of inserts");
             }
             group.push(operation).expect("it fits");
         }
-        self.store.transact(&self.name, group).await.expect("a group of inserts");
+        self.store
+            .transact(&self.name, group)
+            .await
+            .expect("a group of inserts");
     }
 
     /// Returns the entity, if it exists.
@@ -70,7 +79,9 @@ impl TestTable {
 
     /// Returns the entity, which must exist.
     pub async fn existing(&self, key: &Key) -> Entity {
-        self.get(key).await.unwrap_or_else(|| panic!("{key} is missing"))
+        self.get(key)
+            .await
+            .unwrap_or_else(|| panic!("{key} is missing"))
     }
 
     /// Returns an empty group.
@@ -80,9 +91,15 @@ impl TestTable {
     }
 
     /// Sends a group transaction of these operations, which must fit into one group.
-    pub async fn transact(&self, partition: &str, operations: Vec<Operation>) -> Result<Vec<Written>> {
+    pub async fn transact(
+        &self,
+        partition: &str,
+        operations: Vec<Operation>,
+    ) -> Result<Vec<Written>> {
         let mut group = self.group(partition);
-        operations.into_iter().for_each(|op| group.push(op).expect("an operation that fits the group"));
+        operations
+            .into_iter()
+            .for_each(|op| group.push(op).expect("an operation that fits the group"));
         self.store.transact(&self.name, group).await
     }
 
@@ -104,7 +121,11 @@ impl TestTable {
 
     /// Returns the keys of all matching entities in the order of the query.
     pub async fn keys(&self, query: &Query) -> Vec<Key> {
-        self.all(query).await.iter().map(|e| e.key().clone()).collect()
+        self.all(query)
+            .await
+            .iter()
+            .map(|e| e.key().clone())
+            .collect()
     }
 }
 
@@ -135,7 +156,10 @@ fn comparable(properties: &Properties) -> Vec<(&str, String, bool)> {
         ValueRef::Double(v) => format!("Double bits {:x}", v.to_bits()),
         other => format!("{other:?}"),
     };
-    let mut all: Vec<_> = properties.iter().map(|p| (p.name(), text(p.value()), p.is_encrypted())).collect();
+    let mut all: Vec<_> = properties
+        .iter()
+        .map(|p| (p.name(), text(p.value()), p.is_encrypted()))
+        .collect();
     all.sort_unstable();
     all
 }

@@ -22,10 +22,18 @@ pub(crate) async fn a_second_table_of_the_same_name_is_refused(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     let error = refused(h.store().create_table(table.name()).await);
-    assert!(matches!(error.kind(), ErrorKind::TableAlreadyExists { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::TableAlreadyExists { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains(table.name().as_str()), "{error}");
     assert!(table.get(&key("p", "r")).await.is_some());
-    assert!(!h.store().create_table_if_missing(table.name()).await.expect("an existing table"));
+    assert!(
+        !h.store()
+            .create_table_if_missing(table.name())
+            .await
+            .expect("an existing table")
+    );
 }
 
 /// The profile says whether names that differ by case are one table or two.
@@ -36,12 +44,18 @@ pub(crate) async fn names_ignore_case_if_the_profile_says_so(h: &Harness) {
     h.clean_up(&other_case);
     let lower = TestTable::new(h.store().clone(), other_case.clone());
     if h.profile().case_sensitive_tables {
-        h.store().create_table(&other_case).await.expect("another table");
+        h.store()
+            .create_table(&other_case)
+            .await
+            .expect("another table");
         assert!(lower.get(&key("p", "r")).await.is_none());
         return;
     }
     let error = refused(h.store().create_table(&other_case).await);
-    assert!(matches!(error.kind(), ErrorKind::TableAlreadyExists { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::TableAlreadyExists { .. }),
+        "{error}"
+    );
     if !h.deviates(Deviation::TableNameCase) {
         assert!(lower.get(&key("p", "r")).await.is_some());
     }
@@ -50,7 +64,11 @@ pub(crate) async fn names_ignore_case_if_the_profile_says_so(h: &Harness) {
 /// A listing returns the table name in the case of its creation.
 pub(crate) async fn listings_keep_the_case_of_names(h: &Harness) {
     let table = h.table().await;
-    let listed = h.store().all_tables(Some(table.name().as_str())).await.expect("a listing");
+    let listed = h
+        .store()
+        .all_tables(Some(table.name().as_str()))
+        .await
+        .expect("a listing");
     assert_eq!(listed, [table.name().clone()]);
 }
 
@@ -58,10 +76,15 @@ pub(crate) async fn listings_keep_the_case_of_names(h: &Harness) {
 pub(crate) async fn a_deleted_table_loses_its_entities(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
-    h.store().delete_table(table.name()).await.expect("a delete");
+    h.store()
+        .delete_table(table.name())
+        .await
+        .expect("a delete");
     let error = refused(h.store().get(table.name(), &key("p", "r"), None).await);
     assert!(error.is_table_not_found(), "{error}");
-    create_again(h, table.name()).await.expect("the name is free again");
+    create_again(h, table.name())
+        .await
+        .expect("the name is free again");
     assert!(table.all(&Query::new()).await.is_empty());
 }
 
@@ -72,10 +95,17 @@ pub(crate) async fn a_deletion_leaves_other_tables(h: &Harness) {
     h.clean_up(&longer);
     for name in [&stem, &longer] {
         h.store().create_table(name).await.expect("a new table");
-        TestTable::new(h.store().clone(), name.clone()).insert(entity("p", "r")).await;
+        TestTable::new(h.store().clone(), name.clone())
+            .insert(entity("p", "r"))
+            .await;
     }
     h.store().delete_table(&stem).await.expect("a delete");
-    assert_eq!(TestTable::new(h.store().clone(), longer).keys(&Query::new()).await, [key("p", "r")]);
+    assert_eq!(
+        TestTable::new(h.store().clone(), longer)
+            .keys(&Query::new())
+            .await,
+        [key("p", "r")]
+    );
 }
 
 /// A missing table cannot be deleted.
@@ -84,7 +114,12 @@ pub(crate) async fn a_missing_table_cannot_be_deleted(h: &Harness) {
     let error = refused(h.store().delete_table(&missing).await);
     assert!(error.is_table_not_found(), "{error}");
     assert!(error.to_string().contains(missing.as_str()), "{error}");
-    assert!(!h.store().delete_table_if_exists(&missing).await.expect("the table is missing"));
+    assert!(
+        !h.store()
+            .delete_table_if_exists(&missing)
+            .await
+            .expect("the table is missing")
+    );
 }
 
 /// A prefix selects the tables whose names start with it, sorted, and no others.
@@ -92,14 +127,26 @@ pub(crate) async fn a_prefix_selects_tables(h: &Harness) {
     let prefix = unique_prefix();
     let names = make_tables(h, &prefix, ["a", "ab", "b", "B1", "c"]).await;
     let wanted = format!("{prefix}a");
-    let listed = h.store().all_tables(Some(&wanted)).await.expect("a listing");
+    let listed = h
+        .store()
+        .all_tables(Some(&wanted))
+        .await
+        .expect("a listing");
     assert_eq!(listed, names[..2]);
-    let mut all = h.store().all_tables(Some(&prefix)).await.expect("a listing");
+    let mut all = h
+        .store()
+        .all_tables(Some(&prefix))
+        .await
+        .expect("a listing");
     all.sort();
     let mut expected = names.clone();
     expected.sort();
     assert_eq!(all, expected);
-    let nothing = h.store().all_tables(Some(&format!("{prefix}zz"))).await.expect("a listing");
+    let nothing = h
+        .store()
+        .all_tables(Some(&format!("{prefix}zz")))
+        .await
+        .expect("a listing");
     assert!(nothing.is_empty());
     let everything = h.store().all_tables(None).await.expect("a listing");
     assert!(names.iter().all(|name| everything.contains(name)));
@@ -114,13 +161,31 @@ pub(crate) async fn a_long_listing_has_pages(h: &Harness) {
     let mut listed = Vec::new();
     let mut from: Option<Continuation> = None;
     loop {
-        let page = h.store().list_tables(Some(&prefix), from.as_ref()).await.expect("a page of tables");
+        let page = h
+            .store()
+            .list_tables(Some(&prefix), from.as_ref())
+            .await
+            .expect("a page of tables");
         assert!(page.items.len() <= h.profile().page_size);
         listed.extend(page.items);
-        let Some(continuation) = page.continuation else { break };
-        let error = refused(h.store().list_tables(Some("Other"), Some(&continuation)).await);
-        assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
-        from = Some(continuation.to_string().parse().expect("a stored continuation"));
+        let Some(continuation) = page.continuation else {
+            break;
+        };
+        let error = refused(
+            h.store()
+                .list_tables(Some("Other"), Some(&continuation))
+                .await,
+        );
+        assert!(
+            matches!(error.kind(), ErrorKind::InvalidContinuation(_)),
+            "{error}"
+        );
+        from = Some(
+            continuation
+                .to_string()
+                .parse()
+                .expect("a stored continuation"),
+        );
     }
     assert_eq!(listed, names);
 }

@@ -17,13 +17,33 @@ pub(crate) async fn int32(h: &Harness) {
 /// Including values that a double cannot represent.
 pub(crate) async fn int64(h: &Harness) {
     let exact = (1i64 << 53) + 1;
-    round_trip(h, [0, 1, -1, exact, -exact, i64::from(i32::MAX) + 1, i64::MIN, i64::MAX]).await;
+    round_trip(
+        h,
+        [
+            0,
+            1,
+            -1,
+            exact,
+            -exact,
+            i64::from(i32::MAX) + 1,
+            i64::MIN,
+            i64::MAX,
+        ],
+    )
+    .await;
 }
 
 /// Whole numbers stay doubles. NaN, the infinities and the sign of zero survive.
 pub(crate) async fn double(h: &Harness) {
     let whole = [0.0, 1.0, -1.0, 1e15, 123_456_789.0];
-    let broken = [0.1, -2.5, 1.0 / 3.0, 9_007_199_254_740_993.0, 1e300, -1e-300];
+    let broken = [
+        0.1,
+        -2.5,
+        1.0 / 3.0,
+        9_007_199_254_740_993.0,
+        1e300,
+        -1e-300,
+    ];
     let extreme = [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, f64::EPSILON];
     let odd = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
     round_trip(h, whole.into_iter().chain(broken).chain(extreme).chain(odd)).await;
@@ -41,8 +61,15 @@ pub(crate) async fn boolean(h: &Harness) {
 pub(crate) async fn datetime(h: &Harness) {
     let earliest = Ticks::new(h.profile().datetime_min).expect("a moment");
     let unix_epoch = Ticks::from(chrono::DateTime::UNIX_EPOCH);
-    let moments =
-        [earliest, Ticks::MAX, unix_epoch, moment(0), moment(1), moment(1_234_567), moment(9_999_999)];
+    let moments = [
+        earliest,
+        Ticks::MAX,
+        unix_epoch,
+        moment(0),
+        moment(1),
+        moment(1_234_567),
+        moment(9_999_999),
+    ];
     round_trip(h, moments).await;
 }
 
@@ -60,11 +87,34 @@ pub(crate) async fn binary(h: &Harness) {
 
 /// Empty text, quotes, control characters, and characters outside the first Unicode plane.
 pub(crate) async fn string(h: &Harness) {
-    let plain =
-        ["", " ", " a ", "it's", "\"quoted\"", "back\\slash", "a/b?c#d", "<x>&amp;</x>", "null", "{}"];
-    let coded =
-        ["2013-01-01T00:00:00Z", "123", "true", "NaN", "\u{0}", "\u{1}\t\r\n\u{1F}\u{7F}", "\u{2028}"];
-    let wide = ["straße", "日本語", "\u{1F600}\u{10FFFF}", "\u{FFFD}\u{FFFF}", "e\u{301}"];
+    let plain = [
+        "",
+        " ",
+        " a ",
+        "it's",
+        "\"quoted\"",
+        "back\\slash",
+        "a/b?c#d",
+        "<x>&amp;</x>",
+        "null",
+        "{}",
+    ];
+    let coded = [
+        "2013-01-01T00:00:00Z",
+        "123",
+        "true",
+        "NaN",
+        "\u{0}",
+        "\u{1}\t\r\n\u{1F}\u{7F}",
+        "\u{2028}",
+    ];
+    let wide = [
+        "straße",
+        "日本語",
+        "\u{1F600}\u{10FFFF}",
+        "\u{FFFD}\u{FFFF}",
+        "e\u{301}",
+    ];
     round_trip(h, plain.into_iter().chain(coded).chain(wide)).await;
 }
 
@@ -81,7 +131,10 @@ pub(crate) async fn all_types_in_one_entity(h: &Harness) {
         .with("Int64", 7i64)
         .with("String", "7");
     table.insert(all.clone()).await;
-    assert_same(table.existing(all.key()).await.properties(), all.properties());
+    assert_same(
+        table.existing(all.key()).await.properties(),
+        all.properties(),
+    );
     let ways = [
         Operation::InsertOrReplace(all.clone()),
         Operation::InsertOrMerge(all.clone()),
@@ -89,7 +142,9 @@ pub(crate) async fn all_types_in_one_entity(h: &Harness) {
         Operation::Merge(all.clone(), IfMatch::Any),
     ];
     for operation in ways {
-        table.put(Operation::InsertOrReplace(entity("p", "r"))).await;
+        table
+            .put(Operation::InsertOrReplace(entity("p", "r")))
+            .await;
         table.transact("p", vec![operation]).await.expect("a group");
         let found = table.all(&Query::new()).await;
         assert_same(found[0].properties(), all.properties());
@@ -104,6 +159,12 @@ async fn round_trip<V: Into<EdmValue>>(h: &Harness, values: impl IntoIterator<It
         sent = sent.with(&format!("V{n}"), value);
     }
     table.insert(sent.clone()).await;
-    assert_same(table.existing(&key("p", "r")).await.properties(), sent.properties());
-    assert_same(table.all(&Query::new()).await[0].properties(), sent.properties());
+    assert_same(
+        table.existing(&key("p", "r")).await.properties(),
+        sent.properties(),
+    );
+    assert_same(
+        table.all(&Query::new()).await[0].properties(),
+        sent.properties(),
+    );
 }

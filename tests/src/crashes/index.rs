@@ -26,7 +26,12 @@ use crate::fault_runs::{FaultRun, run_with_faults};
 #[entity(type = "Employee", rename_all = "PascalCase")]
 #[index(email, row_key = "email_{email}", unique = "partition")]
 #[index(city, partition_key = "city_{city}", row_key = "{department}_{id:06}")]
-#[index(badge, partition_key = "badge_{badge:04}", row_key = "badge", unique = "table")]
+#[index(
+    badge,
+    partition_key = "badge_{badge:04}",
+    row_key = "badge",
+    unique = "table"
+)]
 struct Employee {
     #[partition_key]
     department: String,
@@ -42,7 +47,12 @@ struct Employee {
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Project", rename_all = "PascalCase")]
 #[index(lead, row_key = "lead_{lead:06}_{code}")]
-#[index(code, partition_key = "code_{code}", row_key = "code", unique = "table")]
+#[index(
+    code,
+    partition_key = "code_{code}",
+    row_key = "code",
+    unique = "table"
+)]
 struct Project {
     #[partition_key]
     department: String,
@@ -62,7 +72,14 @@ struct Department {
 
 fn employee(id: u32, city: &str) -> Employee {
     let (department, email) = ("Sales".to_owned(), format!("{id}@x"));
-    Employee { department, id, email, city: city.to_owned(), badge: Some(id), age: 40 }
+    Employee {
+        department,
+        id,
+        email,
+        city: city.to_owned(),
+        badge: Some(id),
+        age: 40,
+    }
 }
 
 fn key(id: u32) -> EntityKey<Employee> {
@@ -72,10 +89,25 @@ fn key(id: u32) -> EntityKey<Employee> {
 /// Indexes that the program knows but the type does not declare: they hold the age, and the manager of the
 /// other type.
 fn more() -> Vec<Index> {
-    let age = Index::keyed("age", Placement::OtherPartition, "age_{Age:03}", "{PartitionKey}_{RowKey}");
-    let ages = Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
-    let manager = Index::keyed("manager", Placement::OtherPartition, "manager_{Manager}", "{PartitionKey}");
-    vec![age.expect("a template"), ages.with_shape(Shape::summary(["Age"])), manager.expect("a template")]
+    let age = Index::keyed(
+        "age",
+        Placement::OtherPartition,
+        "age_{Age:03}",
+        "{PartitionKey}_{RowKey}",
+    );
+    let ages =
+        Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
+    let manager = Index::keyed(
+        "manager",
+        Placement::OtherPartition,
+        "manager_{Manager}",
+        "{PartitionKey}",
+    );
+    vec![
+        age.expect("a template"),
+        ages.with_shape(Shape::summary(["Age"])),
+        manager.expect("a template"),
+    ]
 }
 
 /// All entries are in one table, all tickets in another.
@@ -95,11 +127,25 @@ struct World {
 
 impl World {
     async fn new(harness: &Harness, more: bool) -> Self {
-        let (store, table, tickets) = (harness.store().clone(), harness.unused_name(), harness.unused_name());
-        let world = Self { store, table, tickets, clock: TokioClock::starting_at(Ticks::now()), more };
+        let (store, table, tickets) = (
+            harness.store().clone(),
+            harness.unused_name(),
+            harness.unused_name(),
+        );
+        let world = Self {
+            store,
+            table,
+            tickets,
+            clock: TokioClock::starting_at(Ticks::now()),
+            more,
+        };
         let founder = world.open(world.store.clone()).await;
         for employee in before() {
-            founder.employees.insert(&employee).await.expect("a new employee");
+            founder
+                .employees
+                .insert(&employee)
+                .await
+                .expect("a new employee");
         }
         world
     }
@@ -107,7 +153,8 @@ impl World {
     async fn open(&self, store: Arc<dyn TableStore>) -> Company {
         let mut of_queue = QueueOptions::default();
         of_queue.clock = Arc::new(self.clock);
-        let queue = TableQueue::open_with(store.clone(), self.tickets.as_str(), "journal", of_queue).await;
+        let queue =
+            TableQueue::open_with(store.clone(), self.tickets.as_str(), "journal", of_queue).await;
         let queue = Arc::new(queue.expect("a queue"));
         let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
         options.queue = Some(queue.clone());
@@ -116,11 +163,19 @@ impl World {
             IndexedTable::open_with(store.clone(), self.table.clone(), more, options.clone()).await;
         let employees = employees.expect("indexes that make sense");
         let projects = IndexedTable::open(store, self.table.clone(), options).await;
-        Company { employees, projects: projects.expect("indexes that make sense"), queue }
+        Company {
+            employees,
+            projects: projects.expect("indexes that make sense"),
+            queue,
+        }
     }
 
     async fn with_faults(&self, run: &FaultRun<'_>) -> Company {
-        self.open(Arc::new(Faulty::new(self.store.clone(), run.faults.clone()))).await
+        self.open(Arc::new(Faulty::new(
+            self.store.clone(),
+            run.faults.clone(),
+        )))
+        .await
     }
 
     /// Finishes all writes, checks that every index agrees with the entities, and returns the employees.
@@ -130,28 +185,58 @@ impl World {
             company.sweep(&self.table).await;
         }
         company.work().await;
-        assert!(company.queue.peek(1).await.expect("a queue").is_empty(), "{run}: a ticket is left");
+        assert!(
+            company.queue.peek(1).await.expect("a queue").is_empty(),
+            "{run}: a ticket is left"
+        );
         company.sweep(&self.table).await;
         company.sweep(&self.table).await;
         self.check(run, &company).await;
-        company.employees.table().query().all().await.expect("employees")
+        company
+            .employees
+            .table()
+            .query()
+            .all()
+            .await
+            .expect("employees")
     }
 
     async fn check(&self, run: &FaultRun<'_>, company: &Company) {
         let journal = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_"));
-        let left = self.store.query_all(&self.table, &Query::new().with_filter(journal)).await;
+        let left = self
+            .store
+            .query_all(&self.table, &Query::new().with_filter(journal))
+            .await;
         let left = left.expect("rows");
         assert!(left.is_empty(), "{run}: {left:?} are left");
-        let more = if self.more { ["age", "ages", "manager"].as_slice() } else { &[] };
-        for index in ["email", "city", "badge", "lead", "code"].iter().chain(more) {
-            let scrub = company.employees.entities().scrub(index, ScrubMode::Report).await.expect("an index");
+        let more = if self.more {
+            ["age", "ages", "manager"].as_slice()
+        } else {
+            &[]
+        };
+        for index in ["email", "city", "badge", "lead", "code"]
+            .iter()
+            .chain(more)
+        {
+            let scrub = company
+                .employees
+                .entities()
+                .scrub(index, ScrubMode::Report)
+                .await
+                .expect("an index");
             assert_eq!(scrub.dangling, 0, "{run}: {index}");
             assert_eq!(scrub.missing, 0, "{run}: {index}");
             assert_eq!(scrub.taken_keys, 0, "{run}: {index}");
         }
         let pending = Filter::eq("OwnerPending", true);
-        let pending = self.store.query_all(&self.table, &Query::new().with_filter(pending)).await;
-        assert!(pending.expect("rows").is_empty(), "{run}: a reservation is left");
+        let pending = self
+            .store
+            .query_all(&self.table, &Query::new().with_filter(pending))
+            .await;
+        assert!(
+            pending.expect("rows").is_empty(),
+            "{run}: a reservation is left"
+        );
     }
 }
 
@@ -170,7 +255,10 @@ impl Company {
 
     async fn sweep(&self, unique: &TableName) {
         let journal = self.employees.entities().journal();
-        journal.sweep(std::slice::from_ref(unique), Duration::ZERO).await.expect("a sweep");
+        journal
+            .sweep(std::slice::from_ref(unique), Duration::ZERO)
+            .await
+            .expect("a sweep");
     }
 }
 
@@ -200,10 +288,24 @@ const PATHS: [Path; 12] = [
     Path {
         name: "insert",
         more: false,
-        act: |company| async { company.employees.insert(&employee(3, "rome")).await.map(drop) }.boxed(),
+        act: |company| {
+            async {
+                company
+                    .employees
+                    .insert(&employee(3, "rome"))
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        },
         after: || [before(), vec![employee(3, "rome")]].concat(),
     },
-    Path { name: "update", more: false, act: update, after: || vec![moved(), employee(2, "oslo")] },
+    Path {
+        name: "update",
+        more: false,
+        act: update,
+        after: || vec![moved(), employee(2, "oslo")],
+    },
     Path {
         name: "upsert",
         more: false,
@@ -216,7 +318,12 @@ const PATHS: [Path; 12] = [
         act: |company| async { company.employees.delete_if_exists(key(1)).await.map(drop) }.boxed(),
         after: || vec![employee(2, "oslo")],
     },
-    Path { name: "merge", more: false, act: merge, after: || vec![older(), employee(2, "oslo")] },
+    Path {
+        name: "merge",
+        more: false,
+        act: merge,
+        after: || vec![older(), employee(2, "oslo")],
+    },
     Path {
         name: "merge with more indexes",
         more: true,
@@ -234,7 +341,11 @@ const PATHS: [Path; 12] = [
         more: false,
         act: |company| {
             async {
-                company.employees.insert_group(&[employee(3, "rome"), employee(4, "oslo")]).await.map(drop)
+                company
+                    .employees
+                    .insert_group(&[employee(3, "rome"), employee(4, "oslo")])
+                    .await
+                    .map(drop)
             }
             .boxed()
         },
@@ -250,7 +361,10 @@ const PATHS: [Path; 12] = [
                     company.employees.get_existing(key(2)).await?,
                 ];
                 let mut group = company.employees.group(Employee::partition("Sales")?);
-                group.insert(&employee(3, "rome"))?.replace_stored(&one, &moved())?.delete_stored(&two)?;
+                group
+                    .insert(&employee(3, "rome"))?
+                    .replace_stored(&one, &moved())?
+                    .delete_stored(&two)?;
                 group.commit().await.map(drop)
             }
             .boxed()
@@ -269,15 +383,26 @@ const PATHS: [Path; 12] = [
         act: typed_group,
         after: || vec![moved(), employee(2, "oslo"), employee(3, "rome")],
     },
-    Path { name: "taken", more: false, act: taken, after: before },
+    Path {
+        name: "taken",
+        more: false,
+        act: taken,
+        after: before,
+    },
 ];
 
 fn moved() -> Employee {
-    Employee { badge: Some(9), ..employee(1, "rome") }
+    Employee {
+        badge: Some(9),
+        ..employee(1, "rome")
+    }
 }
 
 fn older() -> Employee {
-    Employee { age: 41, ..employee(1, "oslo") }
+    Employee {
+        age: 41,
+        ..employee(1, "oslo")
+    }
 }
 
 fn update(company: &Company) -> BoxFuture<'_, Result<()>> {
@@ -292,15 +417,24 @@ fn update(company: &Company) -> BoxFuture<'_, Result<()>> {
 }
 
 fn merge(company: &Company) -> BoxFuture<'_, Result<()>> {
-    async { company.employees.merge(key(1), &Employee::patch().age(41), IfMatch::Any).await.map(drop) }
-        .boxed()
+    async {
+        company
+            .employees
+            .merge(key(1), &Employee::patch().age(41), IfMatch::Any)
+            .await
+            .map(drop)
+    }
+    .boxed()
 }
 
 /// Inserts a department and an employee, and moves another employee.
 fn several_types(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
         let entities = company.employees.entities();
-        let department = Department { name: "Sales".to_owned(), manager: "ken".to_owned() };
+        let department = Department {
+            name: "Sales".to_owned(),
+            manager: "ken".to_owned(),
+        };
         let old = entities.get_existing(key(1).key()).await?;
         let changes = [
             Change::insert(department.to_entity()?),
@@ -313,7 +447,11 @@ fn several_types(company: &Company) -> BoxFuture<'_, Result<()>> {
 }
 
 fn project() -> Project {
-    Project { department: "Sales".to_owned(), code: "x1".to_owned(), lead: 3 }
+    Project {
+        department: "Sales".to_owned(),
+        code: "x1".to_owned(),
+        lead: 3,
+    }
 }
 
 /// Inserts a department, a project and an employee, and moves another employee.
@@ -321,9 +459,14 @@ fn typed_group(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
         let one = company.employees.get_existing(key(1)).await?;
         let mut group = company.employees.group(Employee::partition("Sales")?);
-        group.replace_stored(&one, &moved())?.insert(&employee(3, "rome"))?;
+        group
+            .replace_stored(&one, &moved())?
+            .insert(&employee(3, "rome"))?;
         group.of(&company.projects)?.insert(&project())?;
-        let department = Department { name: "Sales".to_owned(), manager: "ken".to_owned() };
+        let department = Department {
+            name: "Sales".to_owned(),
+            manager: "ken".to_owned(),
+        };
         group.of_plain::<Department>()?.insert(&department)?;
         group.commit().await.map(drop)
     }
@@ -332,7 +475,10 @@ fn typed_group(company: &Company) -> BoxFuture<'_, Result<()>> {
 
 fn taken(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
-        let second = Employee { badge: Some(2), ..employee(3, "rome") };
+        let second = Employee {
+            badge: Some(2),
+            ..employee(3, "rome")
+        };
         match company.employees.insert(&second).await {
             Err(error) if error.is_unique_violation() => Ok(()),
             other => other.map(drop),
@@ -342,35 +488,67 @@ fn taken(company: &Company) -> BoxFuture<'_, Result<()>> {
 }
 
 async fn write_with_faults(harness: &Harness, recovery: Recover) {
-    for Path { name, more, act, after } in PATHS {
-        run_with_faults(harness, &format!("{name}, recovered {recovery:?}"), async |run| {
-            let world = World::new(harness, more).await;
-            let company = world.with_faults(run).await;
-            run.begin();
-            let answered = act(&company).await;
-            run.end();
-            drop(company);
-            assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
-            let (found, after) = (world.at_rest(run, recovery).await, after());
-            match answered {
-                Ok(()) => assert_eq!(found, after, "{run}: an acknowledged write is lost"),
-                Err(error) if error.outcome() == Outcome::NotApplied => {
-                    assert_eq!(found, before(), "{run}: the write took effect despite {error}");
+    for Path {
+        name,
+        more,
+        act,
+        after,
+    } in PATHS
+    {
+        run_with_faults(
+            harness,
+            &format!("{name}, recovered {recovery:?}"),
+            async |run| {
+                let world = World::new(harness, more).await;
+                let company = world.with_faults(run).await;
+                run.begin();
+                let answered = act(&company).await;
+                run.end();
+                drop(company);
+                assert!(
+                    !run.has_no_fault() || answered.is_ok(),
+                    "{run}: {answered:?}"
+                );
+                let (found, after) = (world.at_rest(run, recovery).await, after());
+                match answered {
+                    Ok(()) => assert_eq!(found, after, "{run}: an acknowledged write is lost"),
+                    Err(error) if error.outcome() == Outcome::NotApplied => {
+                        assert_eq!(
+                            found,
+                            before(),
+                            "{run}: the write took effect despite {error}"
+                        );
+                    }
+                    Err(_) => assert!(found == before() || found == after, "{run}: {found:?}"),
                 }
-                Err(_) => assert!(found == before() || found == after, "{run}: {found:?}"),
-            }
-            if name.ends_with("group of several types") {
-                let department = Key::new("Sales", "department").expect("a legal key");
-                let department =
-                    world.store.get(&world.table, &department, None).await.expect("the store works");
-                assert_eq!(department.is_some(), found == after, "{run}: half of the group took effect");
-            }
-            if name == "typed group of several types" {
-                let projects = world.open(world.store.clone()).await.projects;
-                let code = projects.by(Project::by_code("x1")).get().await.expect("the store works");
-                assert_eq!(code, (found == after).then(project), "{run}: half of the group took effect");
-            }
-        })
+                if name.ends_with("group of several types") {
+                    let department = Key::new("Sales", "department").expect("a legal key");
+                    let department = world
+                        .store
+                        .get(&world.table, &department, None)
+                        .await
+                        .expect("the store works");
+                    assert_eq!(
+                        department.is_some(),
+                        found == after,
+                        "{run}: half of the group took effect"
+                    );
+                }
+                if name == "typed group of several types" {
+                    let projects = world.open(world.store.clone()).await.projects;
+                    let code = projects
+                        .by(Project::by_code("x1"))
+                        .get()
+                        .await
+                        .expect("the store works");
+                    assert_eq!(
+                        code,
+                        (found == after).then(project),
+                        "{run}: half of the group took effect"
+                    );
+                }
+            },
+        )
         .await;
     }
 }

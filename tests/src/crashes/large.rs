@@ -38,7 +38,14 @@ struct Report {
 
 fn report(text: &str, picture: Option<Vec<u8>>) -> Report {
     let (department, title) = ("Sales & Co".to_owned(), "T".to_owned());
-    Report { department, number: 1, title, text: text.to_owned(), picture, etag: None }
+    Report {
+        department,
+        number: 1,
+        title,
+        text: text.to_owned(),
+        picture,
+        etag: None,
+    }
 }
 
 /// The stored report, with two blobs.
@@ -47,7 +54,10 @@ fn first() -> Report {
 }
 
 fn other() -> Report {
-    report("another text that does not stay in its row", Some(vec![1; 50]))
+    report(
+        "another text that does not stay in its row",
+        Some(vec![1; 50]),
+    )
 }
 
 fn small() -> Report {
@@ -63,10 +73,20 @@ type Reports = LargeTable<Report>;
 type Act = for<'a> fn(&'a Reports) -> BoxFuture<'a, Result<()>>;
 
 /// A write: its name, the stored report before, the write itself, the stored report after.
-type Write = (&'static str, Option<fn() -> Report>, Act, Option<fn() -> Report>);
+type Write = (
+    &'static str,
+    Option<fn() -> Report>,
+    Act,
+    Option<fn() -> Report>,
+);
 
 const WRITES: [Write; 9] = [
-    ("insert", None, |reports| async { reports.insert(&other()).await.map(drop) }.boxed(), Some(other)),
+    (
+        "insert",
+        None,
+        |reports| async { reports.insert(&other()).await.map(drop) }.boxed(),
+        Some(other),
+    ),
     ("upsert of a new one", None, upsert, Some(other)),
     ("upsert", Some(first), upsert, Some(other)),
     (
@@ -85,19 +105,41 @@ const WRITES: [Write; 9] = [
         "insert_or_merge",
         Some(first),
         |reports| {
-            let merged = Report { picture: None, ..other() };
+            let merged = Report {
+                picture: None,
+                ..other()
+            };
             async move { reports.insert_or_merge(&merged).await.map(drop) }.boxed()
         },
-        Some(|| Report { picture: first().picture, ..other() }),
+        Some(|| Report {
+            picture: first().picture,
+            ..other()
+        }),
     ),
-    ("update", Some(first), update, Some(|| Report { text: other().text, ..first() })),
+    (
+        "update",
+        Some(first),
+        update,
+        Some(|| Report {
+            text: other().text,
+            ..first()
+        }),
+    ),
     (
         "delete",
         Some(first),
         |reports| async { reports.delete(first().entity_key()?, IfMatch::Any).await }.boxed(),
         None,
     ),
-    ("stream", Some(first), put_stream, Some(|| Report { picture: Some(film()), ..first() })),
+    (
+        "stream",
+        Some(first),
+        put_stream,
+        Some(|| Report {
+            picture: Some(film()),
+            ..first()
+        }),
+    ),
 ];
 
 fn upsert(reports: &Reports) -> BoxFuture<'_, Result<()>> {
@@ -110,7 +152,10 @@ fn update(reports: &Reports) -> BoxFuture<'_, Result<()>> {
             report.text = other().text;
             Ok(())
         };
-        reports.update(first().entity_key()?, change).await.map(drop)
+        reports
+            .update(first().entity_key()?, change)
+            .await
+            .map(drop)
     }
     .boxed()
 }
@@ -118,7 +163,15 @@ fn update(reports: &Reports) -> BoxFuture<'_, Result<()>> {
 fn put_stream(reports: &Reports) -> BoxFuture<'_, Result<()>> {
     async {
         let content = stream::iter([Ok(Bytes::from(film()))]);
-        reports.put_stream(first().entity_key()?, Report::PICTURE, content, IfMatch::Any).await.map(drop)
+        reports
+            .put_stream(
+                first().entity_key()?,
+                Report::PICTURE,
+                content,
+                IfMatch::Any,
+            )
+            .await
+            .map(drop)
     }
     .boxed()
 }
@@ -132,8 +185,15 @@ struct Fixture {
 
 impl Fixture {
     async fn new(harness: &Harness, before: Option<fn() -> Report>) -> Self {
-        let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
-        let fixture = Self { store, table, blobs: harness.blobs().await };
+        let (store, table) = (
+            harness.store().clone(),
+            harness.table().await.name().clone(),
+        );
+        let fixture = Self {
+            store,
+            table,
+            blobs: harness.blobs().await,
+        };
         if let Some(before) = before {
             fixture
                 .reports(&fixture.blobs, LargeOptions::default())
@@ -174,14 +234,27 @@ impl Fixture {
     /// Returns the entity after a collection has removed all orphans.
     async fn at_rest(&self, case: &FaultRun<'_>) -> Option<Report> {
         self.wait_until_blobs_are_old().await;
-        collect(&self.reports(&self.blobs, hasty())).await.expect("the stores work");
+        collect(&self.reports(&self.blobs, hasty()))
+            .await
+            .expect("the stores work");
         let reports = self.reports(&self.blobs, LargeOptions::default());
         let scrub = reports.scrub().await.expect("the stores work");
         assert_eq!(scrub.missing, [], "{case}: a row refers to a missing blob");
-        let left: Vec<_> =
-            self.blobs.list(Some(&BlobPath::from("large"))).try_collect().await.expect("names");
-        assert_eq!(left.len() as u64, scrub.references, "{case}: {left:?} are left");
-        let read = reports.get(first().entity_key().expect("a key")).await.expect("the stores work");
+        let left: Vec<_> = self
+            .blobs
+            .list(Some(&BlobPath::from("large")))
+            .try_collect()
+            .await
+            .expect("names");
+        assert_eq!(
+            left.len() as u64,
+            scrub.references,
+            "{case}: {left:?} are left"
+        );
+        let read = reports
+            .get(first().entity_key().expect("a key"))
+            .await
+            .expect("the stores work");
         read.map(|read| Report { etag: None, ..read })
     }
 }
@@ -192,7 +265,10 @@ fn hasty() -> LargeOptions {
 }
 
 async fn collect(reports: &Reports) -> Result<()> {
-    reports.collect(Duration::from_nanos(1), CollectMode::Remove).await.map(drop)
+    reports
+        .collect(Duration::from_nanos(1), CollectMode::Remove)
+        .await
+        .map(drop)
 }
 
 /// The entity is in its old or in its new state: in the new state if the write was acknowledged, in the old
@@ -201,20 +277,31 @@ pub(crate) async fn crashed_writes_are_complete_or_absent(harness: &Harness) {
     for (name, before, act, after) in WRITES {
         run_with_faults(harness, name, async |run| {
             let fixture = Fixture::new(harness, before).await;
-            let reports = fixture.with_faults(&run.faults, LargeOptions::default()).await;
+            let reports = fixture
+                .with_faults(&run.faults, LargeOptions::default())
+                .await;
             run.begin();
             let answered = act(&reports).await;
             run.end();
-            assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
+            assert!(
+                !run.has_no_fault() || answered.is_ok(),
+                "{run}: {answered:?}"
+            );
             let (before, after) = (before.map(|before| before()), after.map(|after| after()));
             let found = fixture.at_rest(run).await;
             match answered {
                 Ok(()) => assert!(found == after, "{run}: an acknowledged write is lost"),
                 Err(error) if error.outcome() == Outcome::NotApplied => {
-                    assert!(found == before, "{run}: the write took effect despite {error}");
+                    assert!(
+                        found == before,
+                        "{run}: the write took effect despite {error}"
+                    );
                 }
                 Err(_) => {
-                    assert!(found == before || found == after, "{run}: the entity is in neither state");
+                    assert!(
+                        found == before || found == after,
+                        "{run}: the entity is in neither state"
+                    );
                 }
             }
         })
@@ -230,14 +317,23 @@ pub(crate) async fn crashed_collections_can_be_repeated(harness: &Harness) {
         let crashing = fixture.with_faults(&faults, LargeOptions::default()).await;
         // The read, two blobs, and the row, which is not written.
         faults.crash_at(4, CrashPoint::Before);
-        crashing.replace_if(&other(), IfMatch::Any).await.expect_err("the process has crashed");
+        crashing
+            .replace_if(&other(), IfMatch::Any)
+            .await
+            .expect_err("the process has crashed");
         fixture.wait_until_blobs_are_old().await;
         let reports = fixture.with_faults(&run.faults, hasty()).await;
         run.begin();
         let answered = collect(&reports).await;
         run.end();
-        assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
-        assert!(fixture.at_rest(run).await == Some(first()), "{run}: the entity has changed");
+        assert!(
+            !run.has_no_fault() || answered.is_ok(),
+            "{run}: {answered:?}"
+        );
+        assert!(
+            fixture.at_rest(run).await == Some(first()),
+            "{run}: the entity has changed"
+        );
     })
     .await;
 }

@@ -40,14 +40,20 @@ struct Work {
 impl Work {
     async fn new(harness: &Harness) -> Self {
         let table = harness.table().await.name().clone();
-        Self { store: harness.store().clone(), table, clock: TokioClock::starting_at(Ticks::now()) }
+        Self {
+            store: harness.store().clone(),
+            table,
+            clock: TokioClock::starting_at(Ticks::now()),
+        }
     }
 
     /// Opens the queue in a process with this store.
     async fn open(&self, store: Arc<dyn TableStore>) -> TableQueue {
         let mut options = QueueOptions::default();
         (options.max_dequeues, options.clock) = (MOST, Arc::new(self.clock));
-        TableQueue::open_with(store, self.table.as_str(), "jobs", options).await.expect("a queue")
+        TableQueue::open_with(store, self.table.as_str(), "jobs", options)
+            .await
+            .expect("a queue")
     }
 
     async fn healthy(&self) -> TableQueue {
@@ -55,7 +61,11 @@ impl Work {
     }
 
     async fn with_faults(&self, run: &FaultRun<'_>) -> TableQueue {
-        self.open(Arc::new(Faulty::new(self.store.clone(), run.faults.clone()))).await
+        self.open(Arc::new(Faulty::new(
+            self.store.clone(),
+            run.faults.clone(),
+        )))
+        .await
     }
 
     /// Sends messages. None has been received.
@@ -63,39 +73,66 @@ impl Work {
         let queue = self.healthy().await;
         let sent = (0..messages).map(|n| queue.send(["one", "two"][n % 2], Duration::ZERO));
         let sent = try_join_all(sent).await.expect("the store works");
-        sent.iter().map(|receipt| (receipt.id().to_string(), 0)).collect()
+        sent.iter()
+            .map(|receipt| (receipt.id().to_string(), 0))
+            .collect()
     }
 
     /// Sends and receives one message.
     async fn taken(&self) -> (Received, Receipt) {
         self.send(1).await;
-        let message = self.healthy().await.receive(1, LEASE).await.expect("the store works").remove(0);
+        let message = self
+            .healthy()
+            .await
+            .receive(1, LEASE)
+            .await
+            .expect("the store works")
+            .remove(0);
         let receipt = message.receipt.clone().expect("a receipt");
         (Received::from([(message.id.to_string(), 1)]), receipt)
     }
 
     /// Receives all visible messages: each one once. Counts them in `received`.
     async fn take(&self, run: &FaultRun<'_>, received: &mut Received) -> BTreeSet<String> {
-        let messages = self.healthy().await.receive(2 * MANY, LEASE).await.expect("the store works");
+        let messages = self
+            .healthy()
+            .await
+            .receive(2 * MANY, LEASE)
+            .await
+            .expect("the store works");
         count(run, &messages, received)
     }
 
     /// Receives all messages until they are set aside: each message once per visibility timeout.
     async fn receive_until_set_aside(&self, run: &FaultRun<'_>, mut received: Received) {
         for _ in 0..=MOST + 1 {
-            let due: BTreeSet<_> =
-                received.iter().filter(|(_, times)| **times < MOST).map(|(id, _)| id.clone()).collect();
+            let due: BTreeSet<_> = received
+                .iter()
+                .filter(|(_, times)| **times < MOST)
+                .map(|(id, _)| id.clone())
+                .collect();
             assert_eq!(
                 self.take(run, &mut received).await,
                 due,
                 "{run}: the received messages differ from the visible messages"
             );
             sleep(LEASE - MOMENT).await;
-            assert!(self.take(run, &mut received).await.is_empty(), "{run}: a message was received twice");
+            assert!(
+                self.take(run, &mut received).await.is_empty(),
+                "{run}: a message was received twice"
+            );
             sleep(MOMENT).await;
         }
-        let poison = self.healthy().await.poison(2 * MANY).await.expect("the store works");
-        let found: Received = poison.iter().map(|m| (m.id.to_string(), m.dequeue_count)).collect();
+        let poison = self
+            .healthy()
+            .await
+            .poison(2 * MANY)
+            .await
+            .expect("the store works");
+        let found: Received = poison
+            .iter()
+            .map(|m| (m.id.to_string(), m.dequeue_count))
+            .collect();
         assert_eq!(poison.len(), found.len(), "{run}: a message exists twice");
         let wanted: Received = received.into_keys().map(|id| (id, MOST + 1)).collect();
         assert_eq!(found, wanted, "{run}: set aside");
@@ -112,16 +149,26 @@ fn count(run: &FaultRun<'_>, messages: &[Message], received: &mut Received) -> B
     let mut ids = BTreeSet::new();
     for message in messages {
         let id = message.id.to_string();
-        let times = received.get_mut(&id).unwrap_or_else(|| panic!("{run}: no process sent {message:?}"));
+        let times = received
+            .get_mut(&id)
+            .unwrap_or_else(|| panic!("{run}: no process sent {message:?}"));
         *times += 1;
-        assert_eq!(message.dequeue_count, *times, "{run}: {id} has another receive count");
-        assert!(ids.insert(id), "{run}: one receive returned {message:?} twice");
+        assert_eq!(
+            message.dequeue_count, *times,
+            "{run}: {id} has another receive count"
+        );
+        assert!(
+            ids.insert(id),
+            "{run}: one receive returned {message:?} twice"
+        );
     }
     ids
 }
 
 fn is_not_applied<T>(answered: &Result<T>) -> bool {
-    answered.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied)
+    answered
+        .as_ref()
+        .is_err_and(|error| error.outcome() == Outcome::NotApplied)
 }
 
 /// An acknowledged message is in the queue once. A message whose sending failed without effect is not.
@@ -139,7 +186,8 @@ pub(crate) async fn an_acknowledged_message_is_sent_once(harness: &Harness) {
             !is_not_applied(&answered) || seen.is_empty(),
             "{run}: {answered:?}, but the message is in the queue"
         );
-        work.receive_until_set_aside(run, seen.iter().map(|m| (m.id.to_string(), 0)).collect()).await;
+        work.receive_until_set_aside(run, seen.iter().map(|m| (m.id.to_string(), 0)).collect())
+            .await;
     })
     .await;
 }
@@ -165,18 +213,32 @@ async fn receive_with_faults(
         run.begin();
         let answered = queue.receive(2 * MANY, LEASE).await;
         run.end();
-        assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
+        assert!(
+            !run.has_no_fault() || answered.is_ok(),
+            "{run}: {answered:?}"
+        );
         let handed = count(run, &answered.unwrap_or_default(), &mut received);
 
         let rest = work.take(run, &mut received).await;
-        assert!(handed.is_disjoint(&rest), "{run}: a message was received twice");
+        assert!(
+            handed.is_disjoint(&rest),
+            "{run}: a message was received twice"
+        );
         let silent = MANY - old - handed.len() - rest.len();
         let hidden = if run.has_no_fault() { 0 } else { GROUP };
-        assert!(silent <= rivals + hidden, "{run}: {silent} messages are missing");
+        assert!(
+            silent <= rivals + hidden,
+            "{run}: {silent} messages are missing"
+        );
         // A message that another worker received, or that a lost answer hid, counts as received.
-        received.values_mut().for_each(|times| *times = (*times).max(1));
+        received
+            .values_mut()
+            .for_each(|times| *times = (*times).max(1));
         sleep(LEASE - MOMENT).await;
-        assert!(work.take(run, &mut received).await.is_empty(), "{run}: a message was received twice");
+        assert!(
+            work.take(run, &mut received).await.is_empty(),
+            "{run}: a message was received twice"
+        );
         sleep(MOMENT).await;
         work.receive_until_set_aside(run, received).await;
     })
@@ -196,7 +258,8 @@ pub(crate) async fn messages_of_concurrent_receives_become_visible(harness: &Har
         let rival = work.healthy().await;
         let takes = async move { drop(rival.receive(1, LEASE).await) };
         let store = Arc::new(HookedStore::before_group(work.store.clone(), takes));
-        work.open(Arc::new(Faulty::new(store, run.faults.clone()))).await
+        work.open(Arc::new(Faulty::new(store, run.faults.clone())))
+            .await
     };
     receive_with_faults(harness, "receive beside another", overtaken, 0, 1).await;
 }
@@ -206,20 +269,31 @@ pub(crate) async fn retried_receives_return_all_messages(harness: &Harness) {
     run_with_faults(harness, "receive under retries", async |run| {
         let mut work = Work::new(harness).await;
         let retrying = |store: Arc<dyn TableStore>| {
-            let policy = RetryPolicy::default().with_delays(MOMENT, 2 * MOMENT).with_write_ids();
+            let policy = RetryPolicy::default()
+                .with_delays(MOMENT, 2 * MOMENT)
+                .with_write_ids();
             Arc::new(Retrying::new(store, policy))
         };
         let below = work.store.clone();
         work.store = retrying(below.clone());
         let mut received = work.send(MANY).await;
-        let queue = work.open(retrying(Arc::new(Faulty::new(below, run.faults.clone())))).await;
+        let queue = work
+            .open(retrying(Arc::new(Faulty::new(below, run.faults.clone()))))
+            .await;
         run.begin();
         let answered = queue.receive(2 * MANY, LEASE).await;
         run.end();
         let handed = count(run, &answered.unwrap_or_default(), &mut received);
-        assert!(run.is_dead() || handed.len() == MANY, "{run}: {} messages were received", handed.len());
+        assert!(
+            run.is_dead() || handed.len() == MANY,
+            "{run}: {} messages were received",
+            handed.len()
+        );
         let rest = work.take(run, &mut received).await;
-        assert!(handed.is_disjoint(&rest), "{run}: a message was received twice");
+        assert!(
+            handed.is_disjoint(&rest),
+            "{run}: a message was received twice"
+        );
         received.values_mut().for_each(|times| *times = 1);
         sleep(LEASE).await;
         work.receive_until_set_aside(run, received).await;
@@ -237,14 +311,23 @@ pub(crate) async fn a_renewed_message_exists_once(harness: &Harness) {
             run.begin();
             let answered = queue.renew(&receipt, visibility).await;
             run.end();
-            assert!(!run.has_no_fault() || answered.is_ok(), "{run}: {answered:?}");
+            assert!(
+                !run.has_no_fault() || answered.is_ok(),
+                "{run}: {answered:?}"
+            );
             let healthy = work.healthy().await;
             if is_not_applied(&answered) {
-                healthy.delete(&receipt).await.expect("the receipt is valid");
+                healthy
+                    .delete(&receipt)
+                    .await
+                    .expect("the receipt is valid");
                 return work.assert_empty(run).await;
             }
             let hidden = work.take(run, &mut received).await.is_empty();
-            assert!(hidden || visibility.is_zero(), "{run}: a message with a lost answer stays hidden");
+            assert!(
+                hidden || visibility.is_zero(),
+                "{run}: a message with a lost answer stays hidden"
+            );
             if let (Ok(renewed), true) = (&answered, hidden) {
                 assert!(!visibility.is_zero(), "{run}: the message is visible");
                 sleep(2 * LEASE - MOMENT).await;
@@ -252,7 +335,13 @@ pub(crate) async fn a_renewed_message_exists_once(harness: &Harness) {
                     work.take(run, &mut received).await.is_empty(),
                     "{run}: the renewal was acknowledged"
                 );
-                assert!(healthy.delete(&receipt).await.is_err_and(|e| e.is_precondition_failed()), "{run}");
+                assert!(
+                    healthy
+                        .delete(&receipt)
+                        .await
+                        .is_err_and(|e| e.is_precondition_failed()),
+                    "{run}"
+                );
                 healthy.delete(renewed).await.expect("the receipt is valid");
                 return work.assert_empty(run).await;
             }
@@ -276,10 +365,17 @@ pub(crate) async fn an_acknowledged_deletion_is_final(harness: &Harness) {
         run.end();
         sleep(LEASE).await;
         let came = !work.take(run, &mut received).await.is_empty();
-        assert!(answered.is_err() || !came, "{run}: the deletion was acknowledged");
-        assert!(!is_not_applied(&answered) || came, "{run}: {answered:?}, but the message is gone");
+        assert!(
+            answered.is_err() || !came,
+            "{run}: the deletion was acknowledged"
+        );
+        assert!(
+            !is_not_applied(&answered) || came,
+            "{run}: {answered:?}, but the message is gone"
+        );
         sleep(LEASE).await;
-        work.receive_until_set_aside(run, if came { received } else { Received::new() }).await;
+        work.receive_until_set_aside(run, if came { received } else { Received::new() })
+            .await;
     })
     .await;
 }
@@ -299,13 +395,19 @@ pub(crate) async fn a_message_that_is_put_back_exists_once(harness: &Harness) {
         let left = healthy.poison(9).await.expect("the store works");
         let seen = healthy.peek(9).await.expect("the store works");
         assert_eq!(left.len() + seen.len(), 1, "{run}: {left:?}, {seen:?}");
-        assert!(answered.is_err() || left.is_empty(), "{run}: the message was put back");
+        assert!(
+            answered.is_err() || left.is_empty(),
+            "{run}: the message was put back"
+        );
         assert!(
             !is_not_applied(&answered) || seen.is_empty(),
             "{run}: {answered:?}, but the message is put back"
         );
         for poison in left {
-            healthy.requeue(&poison).await.expect("no other process put the message back");
+            healthy
+                .requeue(&poison)
+                .await
+                .expect("no other process put the message back");
         }
         work.receive_until_set_aside(run, received).await;
     })

@@ -40,9 +40,17 @@ pub(crate) async fn counters_lose_no_update(harness: &Harness) {
         all.spawn(async move {
             loop {
                 let read = clear.existing(counter().key()).await;
-                let Some(ValueRef::Int32(n)) = read.get("N") else { panic!("{read:?}") };
+                let Some(ValueRef::Int32(n)) = read.get("N") else {
+                    panic!("{read:?}")
+                };
                 let version = IfMatch::from(read.etag().expect("a version"));
-                match clear.write(Operation::Merge(counter().with_encrypted("N", n + 1), version)).await {
+                match clear
+                    .write(Operation::Merge(
+                        counter().with_encrypted("N", n + 1),
+                        version,
+                    ))
+                    .await
+                {
                     Ok(_) => return,
                     Err(e) => assert!(e.is_precondition_failed(), "{e}"),
                 }
@@ -50,7 +58,10 @@ pub(crate) async fn counters_lose_no_update(harness: &Harness) {
         });
     }
     all.join_all().await;
-    assert_eq!(table.clear.existing(counter().key()).await.get("N"), Some(ValueRef::Int32(tasks as i32)));
+    assert_eq!(
+        table.clear.existing(counter().key()).await.get("N"),
+        Some(ValueRef::Int32(tasks as i32))
+    );
 }
 
 /// A group is prepared again when another writer changes one of its entities.
@@ -62,13 +73,26 @@ pub(crate) async fn groups_with_merges_lose_no_update(harness: &Harness) {
         let clear = table.clear.clone();
         all.spawn(async move {
             let patch = |row: &str| {
-                Operation::InsertOrMerge(Entity::from(key("p", row)).with_encrypted(&format!("P{n}"), true))
+                Operation::InsertOrMerge(
+                    Entity::from(key("p", row)).with_encrypted(&format!("P{n}"), true),
+                )
             };
-            clear.transact("p", vec![patch("a"), patch("b")]).await.expect("a group");
+            clear
+                .transact("p", vec![patch("a"), patch("b")])
+                .await
+                .expect("a group");
         });
     }
     all.join_all().await;
     for row in ["a", "b"] {
-        assert_eq!(table.clear.existing(&key("p", row)).await.properties().len(), tasks);
+        assert_eq!(
+            table
+                .clear
+                .existing(&key("p", row))
+                .await
+                .properties()
+                .len(),
+            tasks
+        );
     }
 }

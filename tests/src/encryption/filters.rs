@@ -39,7 +39,8 @@ fn id(n: usize) -> String {
 async fn filled(harness: &Harness) -> TableViews {
     let table = TableViews::new(harness).await;
     for n in 0..PEOPLE {
-        let person = Entity::from(key("Sales", &format!("{n:010}"))).with_encrypted("NationalId", id(n));
+        let person =
+            Entity::from(key("Sales", &format!("{n:010}"))).with_encrypted("NationalId", id(n));
         table.clear.insert(person.with("Age", n as i32)).await;
     }
     fresh(&table)
@@ -60,13 +61,23 @@ fn entities(table: &TableViews) -> Table<Entity> {
 /// Runs every kind of query with the filter. Returns the number of entities that each found, or its error.
 async fn ask(table: impl Fn() -> TableViews, filter: &Filter) -> Vec<table_core::Result<usize>> {
     let mut answers = Vec::new();
-    for select in [None, Some(Select::new(["Age"])), Some(Select::new([Filter::ROW_KEY]))] {
+    for select in [
+        None,
+        Some(Select::new(["Age"])),
+        Some(Select::new([Filter::ROW_KEY])),
+    ] {
         let (table, mut query) = (table(), Query::new().with_filter(filter.clone()));
         query.select = select;
         let page = table.store.query(table.raw.name(), &query, None).await;
         answers.push(page.map(|page| page.items.len()));
     }
-    answers.push(entities(&table()).query().raw_filter(filter.clone()).count().await);
+    answers.push(
+        entities(&table())
+            .query()
+            .raw_filter(filter.clone())
+            .count()
+            .await,
+    );
     let this = table();
     let deleted = delete_where(
         store(&this),
@@ -76,7 +87,11 @@ async fn ask(table: impl Fn() -> TableViews, filter: &Filter) -> Vec<table_core:
         BulkOptions::default(),
     );
     answers.push(deleted.await.map(|summary| summary.written as usize));
-    assert_eq!(this.raw.all(&Query::new()).await.len(), PEOPLE, "the deletion is refused");
+    assert_eq!(
+        this.raw.all(&Query::new()).await.len(),
+        PEOPLE,
+        "the deletion is refused"
+    );
     answers
 }
 
@@ -125,15 +140,25 @@ pub(crate) async fn filters_that_find_nothing_are_refused_where_names_are_known(
 /// result.
 pub(crate) async fn typed_filters_by_name_are_refused(harness: &Harness) {
     let table = filled(harness).await;
-    let employees = Table::<Employee>::new(store(&table), table.raw.name().clone()).expect("a table");
-    for filter in
-        [Filter::eq("NationalId", id(1)), Filter::ne("NationalId", id(1)), Filter::gt("NationalId", "")]
-    {
-        let query = employees.query().raw_filter(Filter::ge("Age", 0).or(filter.clone()));
+    let employees =
+        Table::<Employee>::new(store(&table), table.raw.name().clone()).expect("a table");
+    for filter in [
+        Filter::eq("NationalId", id(1)),
+        Filter::ne("NationalId", id(1)),
+        Filter::gt("NationalId", ""),
+    ] {
+        let query = employees
+            .query()
+            .raw_filter(Filter::ge("Age", 0).or(filter.clone()));
         for error in [
             query.clone().all().await.expect_err("ciphertext"),
             query.clone().count().await.expect_err("ciphertext"),
-            query.clone().project::<Age>().page(None).await.expect_err("ciphertext"),
+            query
+                .clone()
+                .project::<Age>()
+                .page(None)
+                .await
+                .expect_err("ciphertext"),
             entities(&fresh(&table))
                 .query()
                 .raw_filter(filter)
@@ -155,14 +180,26 @@ pub(crate) async fn typed_filters_by_name_are_refused(harness: &Harness) {
 pub(crate) async fn filters_can_use_only_listed_names(harness: &Harness) {
     let table = filled(harness).await;
     let table = TableViews::over(table.raw, keys(), |b, t| b.filter_only_by(t, ["Age"]));
-    let by = |filter: Filter| Query::new().with_filter(filter.and(Filter::eq("PartitionKey", "Sales")));
+    let by =
+        |filter: Filter| Query::new().with_filter(filter.and(Filter::eq("PartitionKey", "Sales")));
     let found = table.clear.all(&by(Filter::eq("Age", 1))).await;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].get("NationalId"), text(&id(1)));
-    let error = table.store.query(table.raw.name(), &by(Filter::eq("City", "Bern")), None).await;
-    assert!(error.expect_err("an unlisted name").to_string().contains("'City'"));
+    let error = table
+        .store
+        .query(table.raw.name(), &by(Filter::eq("City", "Bern")), None)
+        .await;
+    assert!(
+        error
+            .expect_err("an unlisted name")
+            .to_string()
+            .contains("'City'")
+    );
     let secret = Entity::from(key("Sales", "9")).with_encrypted("Age", 41);
-    let error =
-        table.store.write(table.raw.name(), Operation::Insert(secret)).await.expect_err("a listed name");
+    let error = table
+        .store
+        .write(table.raw.name(), Operation::Insert(secret))
+        .await
+        .expect_err("a listed name");
     assert!(error.to_string().contains("'Age'"), "{error}");
 }

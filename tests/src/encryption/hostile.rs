@@ -25,7 +25,9 @@ struct Account {
 }
 
 fn account(owner: &str, iban: &str) -> Entity {
-    Entity::from(key("Bank", owner)).with_encrypted("Iban", iban).with("Limit", 10)
+    Entity::from(key("Bank", owner))
+        .with_encrypted("Iban", iban)
+        .with("Limit", 10)
 }
 
 /// The accounts of Alice and Bob, and the hostile store between them and the reader.
@@ -43,7 +45,11 @@ impl Scene {
         let hostile = TamperingStore::wrap(table.raw.store());
         let inner = Arc::clone(&hostile) as Arc<dyn TableStore>;
         let store = Arc::new(EncryptedStore::new(inner, keys()).expect("sound keys"));
-        Self { table, hostile, store }
+        Self {
+            table,
+            hostile,
+            store,
+        }
     }
 
     fn name(&self) -> &TableName {
@@ -78,19 +84,32 @@ pub(crate) async fn a_row_of_another_key_is_refused(harness: &Harness) {
     let (store, name) = (&scene.store, scene.name());
     refused(store.get(name, &alice, None).await);
     refused(store.get(name, &alice, Some(&Select::new(["Iban"]))).await);
-    refused(store.get(name, &alice, Some(&Select::new(["PartitionKey"]))).await);
+    refused(
+        store
+            .get(name, &alice, Some(&Select::new(["PartitionKey"])))
+            .await,
+    );
     refused(store.describe(name, &alice).await);
-    let accounts =
-        Table::<Account>::new(Arc::clone(store) as Arc<dyn TableStore>, name.clone()).expect("a table");
-    refused(accounts.get(Account::key("Bank", "alice").expect("a key")).await);
+    let accounts = Table::<Account>::new(Arc::clone(store) as Arc<dyn TableStore>, name.clone())
+        .expect("a table");
+    refused(
+        accounts
+            .get(Account::key("Bank", "alice").expect("a key"))
+            .await,
+    );
     let update = |account: &mut Account| {
         account.iban.push('!');
         Ok(())
     };
-    refused(accounts.update(Account::key("Bank", "alice").expect("a key"), update).await);
-    for patch in
-        [Entity::from(alice.clone()).with_encrypted("Pin", 7), Entity::from(alice.clone()).with("Limit", 9)]
-    {
+    refused(
+        accounts
+            .update(Account::key("Bank", "alice").expect("a key"), update)
+            .await,
+    );
+    for patch in [
+        Entity::from(alice.clone()).with_encrypted("Pin", 7),
+        Entity::from(alice.clone()).with("Limit", 9),
+    ] {
         for operation in [
             Operation::Merge(patch.clone(), IfMatch::Any),
             Operation::Merge(patch.clone(), IfMatch::Exactly("W/\"of alice\"".into())),
@@ -115,28 +134,53 @@ pub(crate) async fn rows_that_the_query_cannot_match_are_refused(harness: &Harne
     let alices = [
         partition("Bank").and(rows.clone()),
         partition("Credit"),
-        partition("Bank").and(Filter::lt(Filter::ROW_KEY, "b")).and(Filter::eq("Limit", 10)),
+        partition("Bank")
+            .and(Filter::lt(Filter::ROW_KEY, "b"))
+            .and(Filter::eq("Limit", 10)),
         rows,
     ];
     for table in [scene.name(), other.raw.name()] {
-        scene.hostile.answer_with(WrongAnswer::OtherTable(table.clone()));
+        scene
+            .hostile
+            .answer_with(WrongAnswer::OtherTable(table.clone()));
         for filter in &alices {
-            for select in [None, Some(Select::new(["PartitionKey", "RowKey"])), Some(Select::new(["Limit"]))]
-            {
-                let query = Query { select, ..Query::new().with_filter(filter.clone()) };
+            for select in [
+                None,
+                Some(Select::new(["PartitionKey", "RowKey"])),
+                Some(Select::new(["Limit"])),
+            ] {
+                let query = Query {
+                    select,
+                    ..Query::new().with_filter(filter.clone())
+                };
                 for error in [
-                    scene.store.query(scene.name(), &query, None).await.map(drop),
-                    scene.store.query_readable(scene.name(), &query, None).await.map(drop),
+                    scene
+                        .store
+                        .query(scene.name(), &query, None)
+                        .await
+                        .map(drop),
+                    scene
+                        .store
+                        .query_readable(scene.name(), &query, None)
+                        .await
+                        .map(drop),
                 ] {
                     let error = error.expect_err("rows of others");
-                    assert!(matches!(error.kind(), ErrorKind::Service(_)), "{filter}: {error}");
+                    assert!(
+                        matches!(error.kind(), ErrorKind::Service(_)),
+                        "{filter}: {error}"
+                    );
                 }
             }
         }
     }
     // A query without bounds on keys: the ciphertext is bound to its table, so a row of another table is
     // refused.
-    let error = scene.store.query(scene.name(), &Query::new(), None).await.expect_err("another table's");
+    let error = scene
+        .store
+        .query(scene.name(), &Query::new(), None)
+        .await
+        .expect_err("another table's");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
 }
 
@@ -144,11 +188,27 @@ pub(crate) async fn rows_that_the_query_cannot_match_are_refused(harness: &Harne
 pub(crate) async fn sweeps_refuse_a_row_of_another_key(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let bob = key("Bank", "bob");
-    let stale = scene.table.raw.existing(&key("Bank", "alice")).await.etag().cloned().expect("a version");
-    scene.table.clear.put(Operation::InsertOrReplace(account("alice", "CH-alice"))).await;
+    let stale = scene
+        .table
+        .raw
+        .existing(&key("Bank", "alice"))
+        .await
+        .etag()
+        .cloned()
+        .expect("a version");
+    scene
+        .table
+        .clear
+        .put(Operation::InsertOrReplace(account("alice", "CH-alice")))
+        .await;
     scene.hostile.answer_with(WrongAnswer::Stale(stale, bob));
-    let error =
-        scene.store.migration(scene.name()).with_reencryption().run().await.expect_err("another entity");
+    let error = scene
+        .store
+        .migration(scene.name())
+        .with_reencryption()
+        .run()
+        .await
+        .expect_err("another entity");
     assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
     scene.assert_untouched().await;
 }

@@ -59,16 +59,26 @@ impl TableViews {
         Self::with(harness, |builder, _| builder).await
     }
 
-    async fn with(harness: &Harness, configure: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
+    async fn with(
+        harness: &Harness,
+        configure: impl FnOnce(Builder, &TableName) -> Builder,
+    ) -> Self {
         let raw = harness.table().await;
         Self::over(raw, keys(), configure)
     }
 
     /// The same table with other keys and rules.
-    fn over(raw: TestTable, keys: Keys, configure: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
+    fn over(
+        raw: TestTable,
+        keys: Keys,
+        configure: impl FnOnce(Builder, &TableName) -> Builder,
+    ) -> Self {
         let builder = EncryptedStore::builder(Arc::clone(raw.store()), keys);
         let store = Arc::new(configure(builder, raw.name()).build().expect("sound keys"));
-        let clear = TestTable::new(Arc::clone(&store) as Arc<dyn TableStore>, raw.name().clone());
+        let clear = TestTable::new(
+            Arc::clone(&store) as Arc<dyn TableStore>,
+            raw.name().clone(),
+        );
         Self { raw, clear, store }
     }
 
@@ -87,13 +97,23 @@ async fn assert_hidden(table: &TableViews, texts: &[&str]) {
 
 /// Returns the first of the texts that the row contains, in its key or in a stored value.
 fn shows<'a>(row: &Entity, texts: &[&'a str]) -> Option<&'a str> {
-    let has = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
-    let values = row.properties().iter().map(|property| match property.value() {
-        ValueRef::Binary(bytes) => bytes.to_vec(),
-        other => format!("{other:?}").into_bytes(),
-    });
+    let has = |bytes: &[u8], text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    };
+    let values = row
+        .properties()
+        .iter()
+        .map(|property| match property.value() {
+            ValueRef::Binary(bytes) => bytes.to_vec(),
+            other => format!("{other:?}").into_bytes(),
+        });
     let all: Vec<_> = values.chain([row.key().to_string().into_bytes()]).collect();
-    texts.iter().find(|text| all.iter().any(|bytes| has(bytes, text))).copied()
+    texts
+        .iter()
+        .find(|text| all.iter().any(|bytes| has(bytes, text)))
+        .copied()
 }
 
 fn key(partition: &str, row: &str) -> Key {

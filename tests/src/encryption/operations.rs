@@ -18,7 +18,10 @@ fn every_type() -> Vec<(&'static str, EdmValue)> {
         ("Binary", vec![0_u8, 255].into()),
         ("Empty", Vec::<u8>::new().into()),
         ("Boolean", true.into()),
-        ("DateTime", EdmValue::DateTime(Ticks::new(634_925_952_000_000_001).expect("a moment"))),
+        (
+            "DateTime",
+            EdmValue::DateTime(Ticks::new(634_925_952_000_000_001).expect("a moment")),
+        ),
         ("Double", f64::NEG_INFINITY.into()),
         ("NegativeZero", (-0.0).into()),
         ("Guid", Uuid::from_u128(0x1234_5678_9abc).into()),
@@ -37,24 +40,39 @@ pub(crate) async fn every_type_is_read_back_with_its_mark(harness: &Harness) {
         entity.properties_mut().set_encrypted(name, value);
     }
     table.clear.insert(entity.clone()).await;
-    assert_same(table.clear.existing(entity.key()).await.properties(), entity.properties());
+    assert_same(
+        table.clear.existing(entity.key()).await.properties(),
+        entity.properties(),
+    );
     let stored = table.raw.existing(entity.key()).await;
     assert_eq!(stored.properties().len(), every_type().len() + 1);
-    assert!(stored.properties().iter().all(|p| matches!(p.value(), ValueRef::Binary(_))));
+    assert!(
+        stored
+            .properties()
+            .iter()
+            .all(|p| matches!(p.value(), ValueRef::Binary(_)))
+    );
 }
 
 /// Stored rows contain neither the values nor their encodings.
 pub(crate) async fn stored_rows_contain_no_plaintext(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let secret = "a text that is long enough not to occur by chance";
-    table.clear.insert(ken().with_encrypted("Text", secret)).await;
+    table
+        .clear
+        .insert(ken().with_encrypted("Text", secret))
+        .await;
     for property in table.raw.existing(ken().key()).await.properties() {
         let bytes = match property.value() {
             ValueRef::Binary(bytes) => bytes.to_vec(),
             other => format!("{other:?}").into_bytes(),
         };
         for part in [secret, "760519"] {
-            assert!(!bytes.windows(part.len()).any(|w| w == part.as_bytes()), "{}", property.name());
+            assert!(
+                !bytes.windows(part.len()).any(|w| w == part.as_bytes()),
+                "{}",
+                property.name()
+            );
         }
     }
 }
@@ -72,13 +90,26 @@ pub(crate) async fn every_write_encrypts(harness: &Harness) {
         Operation::Merge(ken(), IfMatch::Any),
     ] {
         table.clear.put(operation).await;
-        assert_same(table.clear.existing(ken().key()).await.properties(), ken().properties());
-        seen.push(table.raw.existing(ken().key()).await.get("NationalId").map(|v| v.to_owned()));
+        assert_same(
+            table.clear.existing(ken().key()).await.properties(),
+            ken().properties(),
+        );
+        seen.push(
+            table
+                .raw
+                .existing(ken().key())
+                .await
+                .get("NationalId")
+                .map(|v| v.to_owned()),
+        );
     }
     let read = table.clear.existing(ken().key()).await;
     let version = read.etag().expect("a version").into();
     table.clear.put(Operation::Replace(read, version)).await;
-    assert_same(table.clear.existing(ken().key()).await.properties(), ken().properties());
+    assert_same(
+        table.clear.existing(ken().key()).await.properties(),
+        ken().properties(),
+    );
     assert!(seen.iter().all(|v| matches!(v, Some(EdmValue::Binary(_)))));
     assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
 }
@@ -89,34 +120,67 @@ pub(crate) async fn merges_keep_properties_that_are_not_named(harness: &Harness)
     table.clear.insert(ken()).await;
     let patch = |e: Entity| Operation::Merge(e, IfMatch::Any);
     let bare = || Entity::from(ken().key().clone());
-    table.clear.put(patch(bare().with_encrypted("Salary", 130.0))).await;
+    table
+        .clear
+        .put(patch(bare().with_encrypted("Salary", 130.0)))
+        .await;
     table.clear.put(patch(bare().with("Age", 42))).await;
     table
         .clear
-        .put(Operation::InsertOrMerge(bare().with("City", "Bern").with_encrypted("Iban", "CH93")))
+        .put(Operation::InsertOrMerge(
+            bare().with("City", "Bern").with_encrypted("Iban", "CH93"),
+        ))
         .await;
-    let expected = ken().with_encrypted("Salary", 130.0).with("Age", 42).with("City", "Bern");
+    let expected = ken()
+        .with_encrypted("Salary", 130.0)
+        .with("Age", 42)
+        .with("City", "Bern");
     let expected = expected.with_encrypted("Iban", "CH93");
-    assert_same(table.clear.existing(ken().key()).await.properties(), expected.properties());
-    let uncovers =
-        table.clear.write(patch(bare().with("Iban", "CH93"))).await.expect_err("plaintext over ciphertext");
+    assert_same(
+        table.clear.existing(ken().key()).await.properties(),
+        expected.properties(),
+    );
+    let uncovers = table
+        .clear
+        .write(patch(bare().with("Iban", "CH93")))
+        .await
+        .expect_err("plaintext over ciphertext");
     assert!(uncovers.to_string().contains("Iban"), "{uncovers}");
-    let missing =
-        table.clear.write(Operation::Merge(Entity::from(key("Sales", "0")).with("Age", 1), IfMatch::Any));
+    let missing = table.clear.write(Operation::Merge(
+        Entity::from(key("Sales", "0")).with("Age", 1),
+        IfMatch::Any,
+    ));
     assert!(missing.await.expect_err("no entity").is_entity_not_found());
 }
 
 /// A merge that marks a property adds a header to the entity.
 pub(crate) async fn merges_encrypt_former_plaintext(harness: &Harness) {
     let table = TableViews::new(harness).await;
-    table.clear.insert(Entity::from(key("p", "r")).with("Name", "Ken").with("Age", 41)).await;
-    assert!(table.raw.existing(&key("p", "r")).await.get(HEADER).is_none());
+    table
+        .clear
+        .insert(
+            Entity::from(key("p", "r"))
+                .with("Name", "Ken")
+                .with("Age", 41),
+        )
+        .await;
+    assert!(
+        table
+            .raw
+            .existing(&key("p", "r"))
+            .await
+            .get(HEADER)
+            .is_none()
+    );
     let patch = Entity::from(key("p", "r")).with_encrypted("Name", "Ken Sánchez");
     table.clear.put(Operation::Merge(patch, IfMatch::Any)).await;
     let read = table.clear.existing(&key("p", "r")).await;
     assert_eq!(read.get("Name"), text("Ken Sánchez"));
     assert_eq!(read.get("Age"), Some(ValueRef::Int32(41)));
-    assert!(matches!(table.raw.existing(&key("p", "r")).await.get("Name"), Some(ValueRef::Binary(_))));
+    assert!(matches!(
+        table.raw.existing(&key("p", "r")).await.get("Name"),
+        Some(ValueRef::Binary(_))
+    ));
 }
 
 /// One group has merges of existing and of missing entities, and all other operations.
@@ -135,9 +199,20 @@ pub(crate) async fn groups_mix_all_operations(harness: &Harness) {
         Operation::InsertOrMerge(at("missing")),
         Operation::InsertOrReplace(at("replaced")),
     ];
-    assert_eq!(table.clear.transact("Sales", group).await.expect("a group").len(), 7);
+    assert_eq!(
+        table
+            .clear
+            .transact("Sales", group)
+            .await
+            .expect("a group")
+            .len(),
+        7
+    );
     let all = table.clear.all(&Query::new()).await;
-    let rows: Vec<_> = all.iter().map(|e| (e.key().row(), e.properties().len(), e.get("Secret"))).collect();
+    let rows: Vec<_> = all
+        .iter()
+        .map(|e| (e.key().row(), e.properties().len(), e.get("Secret")))
+        .collect();
     let expected = [
         ("insert", 1, text("insert")),
         ("merge", 2, text("new")),
@@ -163,7 +238,11 @@ pub(crate) async fn groups_fail_as_a_whole(harness: &Harness) {
     assert!(error.is_precondition_failed(), "{error}");
     assert_eq!(error.failed_index(), Some(1), "{error}");
     let again = vec![Operation::Insert(other.clone()), Operation::Insert(ken())];
-    let error = table.clear.transact("Sales", again).await.expect_err("the entity exists");
+    let error = table
+        .clear
+        .transact("Sales", again)
+        .await
+        .expect_err("the entity exists");
     assert!(error.is_already_exists(), "{error}");
     assert!(table.clear.get(other.key()).await.is_none());
 }
@@ -181,7 +260,9 @@ pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
     let error = write(wide).await.expect_err("66,000 bytes");
     assert!(error.is_limit_exceeded(), "{error}");
     assert!(error.to_string().contains("as encrypted"), "{error}");
-    let many = (0..252).fold(Entity::from(key("p", "r")), |e, n| e.with_encrypted(&format!("P{n}"), 1));
+    let many = (0..252).fold(Entity::from(key("p", "r")), |e, n| {
+        e.with_encrypted(&format!("P{n}"), 1)
+    });
     let error = write(many).await.expect_err("253 properties");
     assert!(error.is_limit_exceeded(), "{error}");
     assert_eq!(meter.total(), 0);
@@ -193,9 +274,14 @@ pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
 /// Equal values have different ciphertexts in two properties and in two entities.
 pub(crate) async fn equal_values_have_different_ciphertexts(harness: &Harness) {
     let table = TableViews::new(harness).await;
-    let twins = Entity::from(key("p", "r")).with_encrypted("A", "same text").with_encrypted("B", "same text");
+    let twins = Entity::from(key("p", "r"))
+        .with_encrypted("A", "same text")
+        .with_encrypted("B", "same text");
     table.clear.insert(twins.clone()).await;
-    table.clear.insert(twins.clone().with_key(key("p", "s"))).await;
+    table
+        .clear
+        .insert(twins.clone().with_key(key("p", "s")))
+        .await;
     let mut seen = Vec::new();
     for row in ["r", "s"] {
         let stored = table.raw.existing(&key("p", row)).await;

@@ -33,7 +33,11 @@ fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
 /// `Iban` everywhere.
 async fn ruled(harness: &Harness) -> TableViews {
     let employees = |_: &str, row: &str, _: &str| row.starts_with("emp");
-    TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"]).encrypt_where(t, ["Secret"], employees)).await
+    TableViews::with(harness, |b, t| {
+        b.encrypt(t, ["Iban"])
+            .encrypt_where(t, ["Secret"], employees)
+    })
+    .await
 }
 
 /// A plan is plaintext in a message or in rows of the coordinator. A plan with values that a rule encrypts is
@@ -41,7 +45,12 @@ async fn ruled(harness: &Harness) -> TableViews {
 pub(crate) async fn plans_with_encrypted_values_are_refused(harness: &Harness) {
     let people = ruled(harness).await;
     let (transactions, messages) = (harness.table().await, harness.table().await);
-    let queue = TableQueue::open(Arc::clone(messages.store()), messages.name().as_str(), "work").await;
+    let queue = TableQueue::open(
+        Arc::clone(messages.store()),
+        messages.name().as_str(),
+        "work",
+    )
+    .await;
     let store = Arc::clone(&people.store) as Arc<dyn TableStore>;
     let process = Coordinator::open(
         Arc::clone(transactions.store()),
@@ -52,31 +61,64 @@ pub(crate) async fn plans_with_encrypted_values_are_refused(harness: &Harness) {
     let process = process.await.expect("a table");
     let at = |row: &str| Entity::from(key("Sales", row)).with("City", "Bern");
     let (name, to) = (people.raw.name(), || "people".to_owned());
-    for (entity, shown) in
-        [(at("guest1").with("Iban", "secret"), "'Iban'"), (at("emp1").with("Secret", "secret"), "'Secret'")]
-    {
-        let (table, large) = (name.clone(), entity.clone().with("Large", vec![0_u8; 60_000]));
+    for (entity, shown) in [
+        (at("guest1").with("Iban", "secret"), "'Iban'"),
+        (at("emp1").with("Secret", "secret"), "'Secret'"),
+    ] {
+        let (table, large) = (
+            name.clone(),
+            entity.clone().with("Large", vec![0_u8; 60_000]),
+        );
         for entity in [entity, large] {
             for step in [
-                Step::Upsert { store: to(), table: table.clone(), entity: entity.clone() },
-                Step::UpsertMerge { store: to(), table: table.clone(), entity: entity.clone() },
-                Step::ReplaceIfExists { store: to(), table: table.clone(), entity: entity.clone() },
+                Step::Upsert {
+                    store: to(),
+                    table: table.clone(),
+                    entity: entity.clone(),
+                },
+                Step::UpsertMerge {
+                    store: to(),
+                    table: table.clone(),
+                    entity: entity.clone(),
+                },
+                Step::ReplaceIfExists {
+                    store: to(),
+                    table: table.clone(),
+                    entity: entity.clone(),
+                },
             ] {
                 let transaction = EventualTransaction::new().then(step);
-                refused(process.submit(&transaction, Acknowledge::Committed).await, shown);
+                refused(
+                    process.submit(&transaction, Acknowledge::Committed).await,
+                    shown,
+                );
             }
         }
     }
     assert_eq!(transactions.all(&Query::new()).await, vec![]);
     assert_eq!(messages.all(&Query::new()).await, vec![]);
     // A plan without encrypted values is accepted, and so is a move, whose plan has only the keys.
-    people.clear.insert(at("emp2").with("Secret", "secret")).await;
-    let place = |row: &str| table_patterns::eventual::Place::new("people", name.clone(), key("Sales", row));
+    people
+        .clear
+        .insert(at("emp2").with("Secret", "secret"))
+        .await;
+    let place =
+        |row: &str| table_patterns::eventual::Place::new("people", name.clone(), key("Sales", row));
     let transaction = EventualTransaction::new()
         .upsert("people", name.clone(), at("guest2").with("Secret", "open"))
         .move_entity(place("emp2"), place("emp3"));
-    process.submit(&transaction, Acknowledge::Applied).await.expect("a legal plan");
-    assert_eq!(people.clear.existing(&key("Sales", "emp3")).await.get("Secret"), text("secret"));
+    process
+        .submit(&transaction, Acknowledge::Applied)
+        .await
+        .expect("a legal plan");
+    assert_eq!(
+        people
+            .clear
+            .existing(&key("Sales", "emp3"))
+            .await
+            .get("Secret"),
+        text("secret")
+    );
     assert_hidden(&people, &["secret"]).await;
 }
 
@@ -97,12 +139,20 @@ struct Letter {
 pub(crate) async fn large_values_need_an_encrypting_codec(harness: &Harness) {
     let letter = |number: &str| {
         let (sender, title) = ("Ken".to_owned(), "none".to_owned());
-        Letter { sender, number: number.to_owned(), title, secret: "secret ".repeat(100) }
+        Letter {
+            sender,
+            number: number.to_owned(),
+            title,
+            secret: "secret ".repeat(100),
+        }
     };
     let by_name = TableViews::with(harness, |b, t| b.encrypt(t, ["Secret"])).await;
     let blobs = Arc::new(InMemory::new());
     let store = Arc::clone(&by_name.store) as Arc<dyn TableStore>;
-    refused(LargeTable::<Letter>::new(store, by_name.raw.name().clone(), blobs.clone()), "`#[encrypt]`");
+    refused(
+        LargeTable::<Letter>::new(store, by_name.raw.name().clone(), blobs.clone()),
+        "`#[encrypt]`",
+    );
 
     let by_row = ruled(harness).await;
     let open = |options| {
@@ -114,12 +164,27 @@ pub(crate) async fn large_values_need_an_encrypting_codec(harness: &Harness) {
     refused(plain.insert(&letter("emp1")).await, "codec");
     refused(plain.upsert(&letter("emp1")).await, "codec");
     plain.insert(&letter("guest1")).await.expect("a letter");
-    assert_eq!(blobs.list(None).try_collect::<Vec<_>>().await.expect("names").len(), 1);
+    assert_eq!(
+        blobs
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .expect("names")
+            .len(),
+        1
+    );
     let content = stream::iter([Ok(b"secret secret".to_vec().into())]);
-    let short = Entity::from(key("Ken", "emp2")).with("Title", "none").with("Secret", "short");
+    let short = Entity::from(key("Ken", "emp2"))
+        .with("Title", "none")
+        .with("Secret", "short");
     by_row.clear.insert(short).await;
     let at = Letter::key("Ken", "emp2").expect("a key");
-    refused(plain.put_stream(&at, Letter::SECRET, content, IfMatch::Any).await, "codec");
+    refused(
+        plain
+            .put_stream(&at, Letter::SECRET, content, IfMatch::Any)
+            .await,
+        "codec",
+    );
     open(LargeOptions::default().with_codec(Arc::new(by_row.store.blob_cipher())))
         .insert(&letter("emp3"))
         .await
@@ -143,7 +208,8 @@ struct Event {
 pub(crate) async fn rules_by_row_get_the_key_of_the_entity(harness: &Harness) {
     let by_partition = |partition: &str, _: &str, _: &str| partition == "Sales";
     let table = TableViews::with(harness, |b, t| {
-        b.encrypt_where(t, ["Diagnosis"], |_, row, _| row == "emp7").encrypt_where(t, ["Note"], by_partition)
+        b.encrypt_where(t, ["Diagnosis"], |_, row, _| row == "emp7")
+            .encrypt_where(t, ["Note"], by_partition)
     })
     .await;
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
@@ -151,25 +217,55 @@ pub(crate) async fn rules_by_row_get_the_key_of_the_entity(harness: &Harness) {
     for (row, value) in [("emp7", "secret"), ("emp8", "open")] {
         let patient = Entity::from(key("Ward", row)).with("Diagnosis", value);
         wide.insert(&patient).await.expect("an insert");
-        wide.upsert(&patient.with("Beats", 60)).await.expect("an upsert");
+        wide.upsert(&patient.with("Beats", 60))
+            .await
+            .expect("an upsert");
     }
-    let read = wide.get(&key("Ward", "emp7")).await.expect("an answer").expect("an entity");
+    let read = wide
+        .get(&key("Ward", "emp7"))
+        .await
+        .expect("an answer")
+        .expect("an entity");
     assert_eq!(read.get("Diagnosis"), text("secret"));
-    assert!(read.properties().find("Diagnosis").is_some_and(|p| p.is_encrypted()));
-    let open = wide.get(&key("Ward", "emp8")).await.expect("an answer").expect("an entity");
-    assert!(open.properties().find("Diagnosis").is_some_and(|p| !p.is_encrypted()));
-    wide.set(&read, "Diagnosis", "secret again").await.expect("a change");
+    assert!(
+        read.properties()
+            .find("Diagnosis")
+            .is_some_and(|p| p.is_encrypted())
+    );
+    let open = wide
+        .get(&key("Ward", "emp8"))
+        .await
+        .expect("an answer")
+        .expect("an entity");
+    assert!(
+        open.properties()
+            .find("Diagnosis")
+            .is_some_and(|p| !p.is_encrypted())
+    );
+    wide.set(&read, "Diagnosis", "secret again")
+        .await
+        .expect("a change");
 
     let events = SpreadTable::<Event>::new(store, table.raw.name().clone()).expect("a table");
     for (topic, note) in [("Sales", "secret"), ("News", "open")] {
-        let event = Event { topic: topic.to_owned(), id: "1".to_owned(), note: note.to_owned() };
+        let event = Event {
+            topic: topic.to_owned(),
+            id: "1".to_owned(),
+            note: note.to_owned(),
+        };
         events.insert(&event).await.expect("an insert");
         events.upsert(&event).await.expect("an upsert");
     }
-    let news = events.get(Event::key("News", "1").expect("a key")).await.expect("an answer");
+    let news = events
+        .get(Event::key("News", "1").expect("a key"))
+        .await
+        .expect("an answer");
     assert_eq!(news.map(|event| event.note), Some("open".to_owned()));
     // A type without the mark cannot read a property that a rule encrypts.
-    events.get(Event::key("Sales", "1").expect("a key")).await.expect_err("an encrypted property");
+    events
+        .get(Event::key("Sales", "1").expect("a key"))
+        .await
+        .expect_err("an encrypted property");
     assert_hidden(&table, &["secret"]).await;
 }
 
@@ -190,10 +286,15 @@ pub(crate) async fn types_of_families_and_wide_structs_need_the_mark(harness: &H
     let table = TableViews::with(harness, |b, _| b.encrypt(&name, ["Secret"])).await;
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
     refused(
-        TimeSlices::new(Arc::clone(&store), &family, Every::Day, |login: &Login| login.at),
+        TimeSlices::new(Arc::clone(&store), &family, Every::Day, |login: &Login| {
+            login.at
+        }),
         "`#[encrypt]`",
     );
-    refused(WideTable::<Login>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
+    refused(
+        WideTable::<Login>::new(Arc::clone(&store), name.clone()),
+        "`#[encrypt]`",
+    );
     // A type without the property is not affected by the rule.
     SpreadTable::<Event>::new(store, name).expect("a table");
 }

@@ -43,13 +43,28 @@ letter!(
     Indexed,
     [
         index(tag, row_key = "tag_{tag}_{number}"),
-        index(copy, partition_key = "copy_{tag}", row_key = "{p}_{number}", payload = full),
-        index(list, partition_key = "list_{tag}", row_key = "x", shape = list)
+        index(
+            copy,
+            partition_key = "copy_{tag}",
+            row_key = "{p}_{number}",
+            payload = full
+        ),
+        index(
+            list,
+            partition_key = "list_{tag}",
+            row_key = "x",
+            shape = list
+        )
     ],
     partition_key,
     []
 );
-letter!(LargeIndexed, [index(tag, row_key = "tag_{tag}_{number}")], partition_key, [large(over = 4)]);
+letter!(
+    LargeIndexed,
+    [index(tag, row_key = "tag_{tag}_{number}")],
+    partition_key,
+    [large(over = 4)]
+);
 letter!(Spread, [], partition_key(spread = 4), []);
 letter!(Wider, [entity(wide)], partition_key, []);
 
@@ -61,10 +76,15 @@ fn store_of(table: &TableViews) -> Arc<dyn TableStore> {
 async fn damage(raw: &TestTable) {
     let mut found = 0;
     for row in raw.all(&Query::new()).await {
-        let of_damaged = ["02", "04"].iter().any(|number| row.key().row().contains(number));
+        let of_damaged = ["02", "04"]
+            .iter()
+            .any(|number| row.key().row().contains(number));
         if of_damaged && row.get(HEADER).is_some() {
-            raw.put(Operation::Merge(Entity::from(row.key().clone()).with(HEADER, "garbage"), IfMatch::Any))
-                .await;
+            raw.put(Operation::Merge(
+                Entity::from(row.key().clone()).with(HEADER, "garbage"),
+                IfMatch::Any,
+            ))
+            .await;
             found += 1;
         }
     }
@@ -79,7 +99,11 @@ macro_rules! check {
         let (mut read, mut unreadable, mut from) = (Vec::new(), Vec::new(), None);
         loop {
             let page = query().readable_page(from.as_ref()).await.expect($what);
-            assert!(page.page.items.len() + page.unreadable.len() <= 2, "{}", $what);
+            assert!(
+                page.page.items.len() + page.unreadable.len() <= 2,
+                "{}",
+                $what
+            );
             read.extend(page.page.items.iter().map(|letter| letter.number));
             for row in &page.unreadable {
                 assert!(row.error.is_of_one_entity(), "{}: {}", $what, row.error);
@@ -91,7 +115,12 @@ macro_rules! check {
                 break;
             }
         }
-        assert_eq!((read, unreadable), (vec![1, 3, 5], vec!["02".to_owned(), "04".to_owned()]), "{}", $what);
+        assert_eq!(
+            (read, unreadable),
+            (vec![1, 3, 5], vec!["02".to_owned(), "04".to_owned()]),
+            "{}",
+            $what
+        );
     }};
 }
 
@@ -102,7 +131,10 @@ pub(crate) async fn pages_list_what_cannot_be_decrypted(harness: &Harness) {
     macro_rules! fill {
         ($views:expr, $table:expr, $of:ident) => {{
             for number in 1..=5 {
-                $table.insert(&$of::new(number)).await.expect("a new letter");
+                $table
+                    .insert(&$of::new(number))
+                    .await
+                    .expect("a new letter");
             }
             damage(&$views.raw).await;
         }};
@@ -110,43 +142,88 @@ pub(crate) async fn pages_list_what_cannot_be_decrypted(harness: &Harness) {
     let of = views().await;
     let table = Table::<Plain>::new(store_of(&of), of.raw.name().clone()).expect("a table");
     fill!(of, table, Plain);
-    check!("a table", table.query().partition(Plain::partition("p").expect("a key")));
+    check!(
+        "a table",
+        table
+            .query()
+            .partition(Plain::partition("p").expect("a key"))
+    );
 
     let of = views().await;
-    let opened = IndexedTable::<Indexed>::open(store_of(&of), of.raw.name().clone(), options()).await;
+    let opened =
+        IndexedTable::<Indexed>::open(store_of(&of), of.raw.name().clone(), options()).await;
     let table = opened.expect("a table");
     fill!(of, table, Indexed);
-    check!("an indexed table", table.query().partition(Indexed::partition("p").expect("a key")));
-    check!("a lookup of references", table.by(Indexed::by_tag("p").tag(7)));
+    check!(
+        "an indexed table",
+        table
+            .query()
+            .partition(Indexed::partition("p").expect("a key"))
+    );
+    check!(
+        "a lookup of references",
+        table.by(Indexed::by_tag("p").tag(7))
+    );
     check!("a lookup of copies", table.by(Indexed::by_copy(7)));
-    check!("a verified lookup", table.by(Indexed::by_tag("p").tag(7)).verified());
+    check!(
+        "a verified lookup",
+        table.by(Indexed::by_tag("p").tag(7)).verified()
+    );
     check!("a lookup of a list", table.by(Indexed::by_list(7)));
 
     let (of, blobs) = (views().await, Arc::new(InMemory::new()));
     let large = LargeOptions::default().with_codec(Arc::new(of.store.blob_cipher()));
-    let opened =
-        LargeTable::<LargeIndexed>::open(store_of(&of), of.raw.name().clone(), blobs, large, options()).await;
+    let opened = LargeTable::<LargeIndexed>::open(
+        store_of(&of),
+        of.raw.name().clone(),
+        blobs,
+        large,
+        options(),
+    )
+    .await;
     let table = opened.expect("a table");
     fill!(of, table, LargeIndexed);
-    check!("a large table", table.query().partition(LargeIndexed::partition("p").expect("a key")));
-    check!("a lookup of large entities", table.by(LargeIndexed::by_tag("p").tag(7)));
+    check!(
+        "a large table",
+        table
+            .query()
+            .partition(LargeIndexed::partition("p").expect("a key"))
+    );
+    check!(
+        "a lookup of large entities",
+        table.by(LargeIndexed::by_tag("p").tag(7))
+    );
 
     let of = views().await;
     let table = SpreadTable::<Spread>::new(store_of(&of), of.raw.name().clone()).expect("a table");
     fill!(of, table, Spread);
-    check!("a spread table", table.query().partition(Spread::partition("p").expect("a key")));
+    check!(
+        "a spread table",
+        table
+            .query()
+            .partition(Spread::partition("p").expect("a key"))
+    );
 
     let of = views().await;
     let table = WideTable::<Wider>::new(store_of(&of), of.raw.name().clone()).expect("a table");
     fill!(of, table, Wider);
-    check!("a wide table", table.query().partition(Wider::partition("p").expect("a key")));
+    check!(
+        "a wide table",
+        table
+            .query()
+            .partition(Wider::partition("p").expect("a key"))
+    );
 
     let (of, family) = (views().await, format!("{}s", harness.unused_name()));
     harness.clean_up(&format!("{family}20130101").parse().expect("a legal name"));
     let day: Ticks = "2013-01-01T00:00:00Z".parse().expect("a time");
-    let slices = TimeSlices::<Plain>::new(store_of(&of), &family, Every::Day, move |_| day).expect("slices");
+    let slices =
+        TimeSlices::<Plain>::new(store_of(&of), &family, Every::Day, move |_| day).expect("slices");
     for number in 1..=5 {
-        slices.insert(&Plain::new(number)).await.expect("a new letter");
+        slices
+            .insert(&Plain::new(number))
+            .await
+            .expect("a new letter");
     }
     let slice = slices.table_name(day).expect("a legal name");
     damage(&TestTable::new(Arc::clone(of.raw.store()), slice)).await;

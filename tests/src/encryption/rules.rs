@@ -10,8 +10,8 @@ use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::{BulkSummary, ErrorKind, TableStore};
 use table_patterns::index::{
-    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload, Placement,
-    ScrubMode, Shape, Trust,
+    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload,
+    Placement, ScrubMode, Shape, Trust,
 };
 use table_patterns::journal::Clearing;
 
@@ -41,18 +41,35 @@ struct RuledTables {
 }
 
 impl RuledTables {
-    async fn new(harness: &Harness, rules: impl FnOnce(Builder, &TableName, &TableName) -> Builder) -> Self {
+    async fn new(
+        harness: &Harness,
+        rules: impl FnOnce(Builder, &TableName, &TableName) -> Builder,
+    ) -> Self {
         let (people, entries) = (harness.table().await, harness.table().await);
         let sent = TamperingStore::wrap(people.store());
-        let raw = TestTable::new(Arc::clone(&sent) as Arc<dyn TableStore>, people.name().clone());
+        let raw = TestTable::new(
+            Arc::clone(&sent) as Arc<dyn TableStore>,
+            people.name().clone(),
+        );
         let people = TableViews::over(raw, keys(), |b, t| rules(b, t, entries.name()));
         let clear = TestTable::new(Arc::clone(people.clear.store()), entries.name().clone());
-        let entries = TableViews { raw: entries, clear, store: Arc::clone(&people.store) };
-        Self { people, entries, sent }
+        let entries = TableViews {
+            raw: entries,
+            clear,
+            store: Arc::clone(&people.store),
+        };
+        Self {
+            people,
+            entries,
+            sent,
+        }
     }
 
     async fn by_name(harness: &Harness) -> Self {
-        Self::new(harness, |b, people, _| b.encrypt(people, ["Secret", "Number"])).await
+        Self::new(harness, |b, people, _| {
+            b.encrypt(people, ["Secret", "Number"])
+        })
+        .await
     }
 
     async fn open(&self, index: Index) -> table_core::Result<IndexedEntities> {
@@ -77,13 +94,20 @@ impl RuledTables {
 
 /// Returns an index by city.
 fn by_city(placement: Placement, payload: Payload) -> Index {
-    let partition = if placement == Placement::SamePartition { "" } else { "Cities" };
-    let index = Index::keyed("city", placement, partition, "city_{City}_{RowKey}").expect("templates");
+    let partition = if placement == Placement::SamePartition {
+        ""
+    } else {
+        "Cities"
+    };
+    let index =
+        Index::keyed("city", placement, partition, "city_{City}_{RowKey}").expect("templates");
     index.with_payload(payload)
 }
 
 fn lookup(partition: &str) -> IndexQuery {
-    IndexQuery::partition(partition).prefix("city_Bern_").sorted_on_client()
+    IndexQuery::partition(partition)
+        .prefix("city_Bern_")
+        .sorted_on_client()
 }
 
 fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
@@ -101,31 +125,67 @@ pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness)
         for (place, unique) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
             let table = RuledTables::by_name(harness).await;
             let other = Placement::OtherTable(table.entries.raw.name().clone());
-            let placement =
-                [Placement::SamePartition, Placement::OtherPartition, other].into_iter().nth(place);
+            let placement = [Placement::SamePartition, Placement::OtherPartition, other]
+                .into_iter()
+                .nth(place);
             let index = by_city(placement.expect("a place"), payload.clone());
-            let people = table.open(if unique { index.unique_within_table() } else { index }).await;
+            let people = table
+                .open(if unique {
+                    index.unique_within_table()
+                } else {
+                    index
+                })
+                .await;
             let people = people.expect("an index");
             people.insert(person("1")).await.expect("an insert");
             let rest = stream::iter([person("2"), person("3")].map(Ok));
             let inserted = BulkSummary::of(people.insert_all(rest, BulkInsert::default())).await;
-            assert_eq!(inserted.and_then(BulkSummary::into_result).expect("a bulk insert"), 2);
-            let read = people.get_existing(&key("Sales", "2")).await.expect("an entity");
-            people.replace(&read, person("2").with("Secret", "secret-new")).await.expect("a change");
+            assert_eq!(
+                inserted
+                    .and_then(BulkSummary::into_result)
+                    .expect("a bulk insert"),
+                2
+            );
+            let read = people
+                .get_existing(&key("Sales", "2"))
+                .await
+                .expect("an entity");
+            people
+                .replace(&read, person("2").with("Secret", "secret-new"))
+                .await
+                .expect("a change");
 
             let query = lookup(if place == 0 { "Sales" } else { "Cities" });
             for trust in [Trust::Entry, Trust::Entity] {
                 let found = people.all("city", &query, trust).await.expect("a lookup");
-                let secrets: Vec<_> =
-                    found.iter().map(|e| e.properties().find("Secret").expect("a secret")).collect();
+                let secrets: Vec<_> = found
+                    .iter()
+                    .map(|e| e.properties().find("Secret").expect("a secret"))
+                    .collect();
                 assert_eq!(secrets.len(), 3, "{place}");
                 assert!(secrets.iter().all(|p| p.is_encrypted()), "{place}");
                 assert_eq!(secrets[1].value(), ValueRef::String("secret-new"));
             }
-            people.rebuild("city").await.expect("an index").run().await.expect("a build");
-            let read = people.get_existing(&key("Sales", "3")).await.expect("an entity");
+            people
+                .rebuild("city")
+                .await
+                .expect("an index")
+                .run()
+                .await
+                .expect("a build");
+            let read = people
+                .get_existing(&key("Sales", "3"))
+                .await
+                .expect("an entity");
             people.delete(&read).await.expect("a delete");
-            assert_eq!(people.all("city", &query, Trust::Entry).await.expect("a lookup").len(), 2);
+            assert_eq!(
+                people
+                    .all("city", &query, Trust::Entry)
+                    .await
+                    .expect("a lookup")
+                    .len(),
+                2
+            );
             table.assert_nothing_shown();
         }
     }
@@ -135,10 +195,23 @@ pub(crate) async fn payloads_are_encrypted_in_every_placement(harness: &Harness)
 /// reservation has shown no value.
 pub(crate) async fn reservations_contain_no_plaintext(harness: &Harness) {
     let table = RuledTables::new(harness, |b, _, _| b).await;
-    let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
-    let people = table.open(index.unique_within_table()).await.expect("an index");
-    table.people.clear.insert(Entity::from(key("Sales", "0")).with_encrypted("Secret", "met")).await;
-    refused(people.insert(person("1").with("Number", 1)).await, "'Secret'");
+    let index = by_city(
+        Placement::OtherTable(table.entries.raw.name().clone()),
+        Payload::Full,
+    );
+    let people = table
+        .open(index.unique_within_table())
+        .await
+        .expect("an index");
+    table
+        .people
+        .clear
+        .insert(Entity::from(key("Sales", "0")).with_encrypted("Secret", "met"))
+        .await;
+    refused(
+        people.insert(person("1").with("Number", 1)).await,
+        "'Secret'",
+    );
     table.assert_nothing_shown();
     assert_eq!(table.people.raw.get(&key("Sales", "1")).await, None);
 }
@@ -148,7 +221,10 @@ pub(crate) async fn copies_are_encrypted_under_their_names(harness: &Harness) {
     for other_table in [false, true] {
         let table = RuledTables::by_name(harness).await;
         let (target, placement) = match other_table {
-            true => (&table.entries, Placement::OtherTable(table.entries.raw.name().clone())),
+            true => (
+                &table.entries,
+                Placement::OtherTable(table.entries.raw.name().clone()),
+            ),
             false => (&table.people, Placement::OtherPartition),
         };
         let boss = Entity::from(key("Bosses", "boss")).with("Title", "CEO");
@@ -157,9 +233,15 @@ pub(crate) async fn copies_are_encrypted_under_their_names(harness: &Harness) {
         let index = Index::new("copy", placement, "1", move |e| {
             Ok((e.key().partition() == "Sales").then(|| at.clone()))
         });
-        let people = table.open(index.with_shape(Shape::copy("Ken", fields))).await;
+        let people = table
+            .open(index.with_shape(Shape::copy("Ken", fields)))
+            .await;
         target.clear.insert(boss.clone()).await;
-        people.expect("an index").insert(person("1")).await.expect("an insert");
+        people
+            .expect("an index")
+            .insert(person("1"))
+            .await
+            .expect("an insert");
         let read = target.clear.existing(boss.key()).await;
         let copy = read.properties().find("KenSecret").expect("a copy");
         assert!(copy.is_encrypted());
@@ -175,14 +257,19 @@ fn keyed(row: &str) -> Index {
 }
 
 fn summed(name: &str) -> Index {
-    let index = Index::keyed("sum", Placement::SamePartition, "", "sum_{City}").expect("a template");
+    let index =
+        Index::keyed("sum", Placement::SamePartition, "", "sum_{City}").expect("a template");
     index.with_shape(Shape::summary([name.to_owned()]))
 }
 
 /// Index keys and sums are plaintext. An index over a property of a rule is refused when it is opened.
 pub(crate) async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
     let table = RuledTables::by_name(harness).await;
-    for row in ["{Secret}_{RowKey}", "{City}_{Secret#16}_{RowKey}", "{Number:08}_{RowKey}"] {
+    for row in [
+        "{Secret}_{RowKey}",
+        "{City}_{Secret#16}_{RowKey}",
+        "{Number:08}_{RowKey}",
+    ] {
         refused(table.open(keyed(row)).await, "blind index");
     }
     refused(table.open(summed("Number")).await, "'Number'");
@@ -206,7 +293,12 @@ pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
         refused(people.insert(marked.clone()).await, name);
         refused(people.upsert(marked.clone()).await, name);
         let bulk = people.insert_all(stream::iter([Ok(marked)]), BulkInsert::default());
-        refused(BulkSummary::of(bulk).await.and_then(BulkSummary::into_result), name);
+        refused(
+            BulkSummary::of(bulk)
+                .await
+                .and_then(BulkSummary::into_result),
+            name,
+        );
         table.assert_nothing_written().await;
         table.assert_nothing_shown();
     }
@@ -216,28 +308,54 @@ pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
 /// entries' keys.
 pub(crate) async fn local_entries_have_the_rules_of_their_entity(harness: &Harness) {
     let table = RuledTables::new(harness, |b, people, _| employees(b, people)).await;
-    let people = table.open(by_city(Placement::OtherPartition, Payload::Full)).await.expect("an index");
-    people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
-    people.insert(person("guest1").with("Secret", "none").with("Number", 1)).await.expect("an insert");
+    let people = table
+        .open(by_city(Placement::OtherPartition, Payload::Full))
+        .await
+        .expect("an index");
+    people
+        .insert(person("emp1").with("Number", 1))
+        .await
+        .expect("an insert");
+    people
+        .insert(person("guest1").with("Secret", "none").with("Number", 1))
+        .await
+        .expect("an insert");
     table.assert_nothing_shown();
-    let guest = table.people.raw.existing(&key("Cities", "city_Bern_guest1")).await;
+    let guest = table
+        .people
+        .raw
+        .existing(&key("Cities", "city_Bern_guest1"))
+        .await;
     assert_eq!(guest.get("Secret"), text("none"));
 }
 
 /// Entries in another table need a rule of their own. Otherwise the store could refuse an entry after the write
 /// of its entity.
 pub(crate) async fn rules_by_row_need_a_rule_for_remote_entries(harness: &Harness) {
-    let elsewhere =
-        |table: &RuledTables| by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
+    let elsewhere = |table: &RuledTables| {
+        by_city(
+            Placement::OtherTable(table.entries.raw.name().clone()),
+            Payload::Full,
+        )
+    };
     let table = RuledTables::new(harness, |b, people, _| employees(b, people)).await;
-    refused(table.open(elsewhere(&table)).await, table.entries.raw.name().as_str());
+    refused(
+        table.open(elsewhere(&table)).await,
+        table.entries.raw.name().as_str(),
+    );
     let rules = |b: Builder, people: &TableName, entries: &TableName| {
         employees(b, people).encrypt(entries, ["Secret"])
     };
     let table = RuledTables::new(harness, rules).await;
     let people = table.open(elsewhere(&table)).await.expect("an index");
-    people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
-    people.insert(person("guest1").with("Secret", "none").with("Number", 1)).await.expect("an insert");
+    people
+        .insert(person("emp1").with("Number", 1))
+        .await
+        .expect("an insert");
+    people
+        .insert(person("guest1").with("Secret", "none").with("Number", 1))
+        .await
+        .expect("an insert");
     table.assert_nothing_shown();
     assert_hidden(&table.entries, &["none"]).await;
 }
@@ -261,8 +379,14 @@ struct Person {
 /// A type without the mark could not read its own rows: its table is refused when it is opened.
 pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
     let RuledTables { people, .. } = RuledTables::by_name(harness).await;
-    let (store, name) = (Arc::clone(&people.store) as Arc<dyn TableStore>, people.raw.name().clone());
-    refused(Table::<Person>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
+    let (store, name) = (
+        Arc::clone(&people.store) as Arc<dyn TableStore>,
+        people.raw.name().clone(),
+    );
+    refused(
+        Table::<Person>::new(Arc::clone(&store), name.clone()),
+        "`#[encrypt]`",
+    );
     refused(
         IndexedTable::<Person>::open(
             store,
@@ -295,27 +419,54 @@ pub(crate) async fn plaintext_entries_are_migrated(harness: &Harness) {
     }
     let rule = |b: Builder, t: &TableName| b.encrypt(t, ["Secret", "Number"]);
     let migrating = TableViews::over(raw.clone(), keys(), |b, t| {
-        rule(b, t).accept_plaintext(t).accept_plaintext(entries.name())
+        rule(b, t)
+            .accept_plaintext(t)
+            .accept_plaintext(entries.name())
     });
-    let done = migrating.store.migration(raw.name()).run().await.expect("a migration");
+    let done = migrating
+        .store
+        .migration(raw.name())
+        .run()
+        .await
+        .expect("a migration");
     assert_eq!(done.changed, 3);
     assert_eq!(done.skipped, 0);
-    assert_eq!(done.index_tables.iter().collect::<Vec<_>>(), [entries.name()]);
+    assert_eq!(
+        done.index_tables.iter().collect::<Vec<_>>(),
+        [entries.name()]
+    );
     assert_hidden(&migrating, &[SECRET, NUMBER_TEXT]).await;
 
     let people = open(Arc::clone(&migrating.store) as Arc<dyn TableStore>).await;
-    let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
+    let found = people
+        .all("city", &lookup("Cities"), Trust::Entry)
+        .await
+        .expect("a lookup");
     assert_eq!(found.len(), 3);
-    let report = people.scrub("city", ScrubMode::Repair).await.expect("a scrub");
+    let report = people
+        .scrub("city", ScrubMode::Repair)
+        .await
+        .expect("a scrub");
     assert_eq!(report.missing, 3);
     assert_eq!(report.dangling, 0);
     let strict = TableViews::over(raw.clone(), keys(), rule);
-    let seen = TableViews { raw: entries.clone(), clear: entries.clone(), store: Arc::clone(&strict.store) };
+    let seen = TableViews {
+        raw: entries.clone(),
+        clear: entries.clone(),
+        store: Arc::clone(&strict.store),
+    };
     assert_hidden(&seen, &[SECRET, NUMBER_TEXT]).await;
     let people = open(Arc::clone(&strict.store) as Arc<dyn TableStore>).await;
-    let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
+    let found = people
+        .all("city", &lookup("Cities"), Trust::Entry)
+        .await
+        .expect("a lookup");
     assert_eq!(found.len(), 3);
-    assert!(found.iter().all(|e| e.properties().find("Secret").is_some_and(|p| p.is_encrypted())));
+    assert!(found.iter().all(|e| {
+        e.properties()
+            .find("Secret")
+            .is_some_and(|p| p.is_encrypted())
+    }));
 }
 
 /// The same for copies, whose properties have other names.
@@ -324,7 +475,9 @@ pub(crate) async fn plaintext_copies_are_scrubbed(harness: &Harness) {
     let index = || {
         let at = Key::new("Bosses", "boss");
         let index = Index::new("copy", Placement::OtherPartition, "1", move |e| {
-            (e.key().partition() == "Sales").then(|| at.clone()).transpose()
+            (e.key().partition() == "Sales")
+                .then(|| at.clone())
+                .transpose()
         });
         index.with_shape(Shape::copy("Ken", ["Secret"]))
     };
@@ -338,13 +491,27 @@ pub(crate) async fn plaintext_copies_are_scrubbed(harness: &Harness) {
         opened.await.expect("an index")
     };
     let before = open(Arc::clone(raw.store())).await;
-    raw.insert(Entity::from(key("Bosses", "boss")).with("Title", "CEO")).await;
+    raw.insert(Entity::from(key("Bosses", "boss")).with("Title", "CEO"))
+        .await;
     before.insert(person("1")).await.expect("an insert");
-    let migrating =
-        TableViews::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
-    assert_eq!(migrating.store.migration(raw.name()).run().await.expect("a migration").changed, 1);
+    let migrating = TableViews::over(raw.clone(), keys(), |b, t| {
+        b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t)
+    });
+    assert_eq!(
+        migrating
+            .store
+            .migration(raw.name())
+            .run()
+            .await
+            .expect("a migration")
+            .changed,
+        1
+    );
     let people = open(Arc::clone(&migrating.store) as Arc<dyn TableStore>).await;
-    people.scrub("copy", ScrubMode::Repair).await.expect("a scrub");
+    people
+        .scrub("copy", ScrubMode::Repair)
+        .await
+        .expect("a scrub");
     assert_hidden(&migrating, &[SECRET, NUMBER_TEXT]).await;
 }
 
@@ -352,7 +519,12 @@ pub(crate) async fn plaintext_copies_are_scrubbed(harness: &Harness) {
 /// opened, and can be dropped with all their rows.
 pub(crate) async fn indexes_that_contain_plaintext_can_be_dropped(harness: &Harness) {
     let raw = harness.table().await;
-    let indexes = || vec![keyed("{Secret}_{RowKey}").with_payload(Payload::Full), summed("Number")];
+    let indexes = || {
+        vec![
+            keyed("{Secret}_{RowKey}").with_payload(Payload::Full),
+            summed("Number"),
+        ]
+    };
     let before = IndexedEntities::open(
         Arc::clone(raw.store()),
         raw.name().clone(),
@@ -361,27 +533,52 @@ pub(crate) async fn indexes_that_contain_plaintext_can_be_dropped(harness: &Harn
     );
     let before = before.await.expect("indexes");
     before.insert(person("1")).await.expect("an insert");
-    let migrating =
-        TableViews::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
-    let (store, name) = (Arc::clone(&migrating.store) as Arc<dyn TableStore>, raw.name().clone());
+    let migrating = TableViews::over(raw.clone(), keys(), |b, t| {
+        b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t)
+    });
+    let (store, name) = (
+        Arc::clone(&migrating.store) as Arc<dyn TableStore>,
+        raw.name().clone(),
+    );
     let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let opened = IndexedEntities::open(Arc::clone(&store), name.clone(), indexes(), options.clone()).await;
+    let opened =
+        IndexedEntities::open(Arc::clone(&store), name.clone(), indexes(), options.clone()).await;
     refused(opened, "docs/encryption.md");
-    let upkeep = IndexedEntities::open_for_upkeep(store, name, options).await.expect("a manifest");
+    let upkeep = IndexedEntities::open_for_upkeep(store, name, options)
+        .await
+        .expect("a manifest");
     let mut declared = upkeep.declared().await.expect("the indexes");
     declared.sort_by(|a, b| a.name.cmp(&b.name));
     for index in &declared {
         upkeep.drop_index(&index.id()).await.expect("a drop");
     }
-    assert_eq!(declared.into_iter().map(|index| index.name).collect::<Vec<_>>(), ["i", "sum"]);
-    assert_eq!(migrating.store.migration(raw.name()).run().await.expect("a migration").changed, 1);
+    assert_eq!(
+        declared
+            .into_iter()
+            .map(|index| index.name)
+            .collect::<Vec<_>>(),
+        ["i", "sum"]
+    );
+    assert_eq!(
+        migrating
+            .store
+            .migration(raw.name())
+            .run()
+            .await
+            .expect("a migration")
+            .changed,
+        1
+    );
     assert_hidden(&migrating, &[SECRET, NUMBER_TEXT]).await;
 }
 
 /// The store learns the encrypted names of entries: planted plaintext in their table is refused.
 pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
     let table = RuledTables::by_name(harness).await;
-    let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
+    let index = by_city(
+        Placement::OtherTable(table.entries.raw.name().clone()),
+        Payload::Full,
+    );
     let id = index.id().to_owned();
     let people = table.open(index).await.expect("an index");
     let planted = Entity::from(key("Cities", "city_Bern_9"))
@@ -390,8 +587,14 @@ pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
         .with(Entry::OWNER_ROW, "9")
         .with("Secret", "planted");
     table.entries.raw.insert(planted.clone()).await;
-    let error = people.find("city", planted.key(), Trust::Entry).await.expect_err("plaintext");
+    let error = people
+        .find("city", planted.key(), Trust::Entry)
+        .await
+        .expect_err("plaintext");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
-    let error = people.all("city", &lookup("Cities"), Trust::Entity).await.expect_err("plaintext");
+    let error = people
+        .all("city", &lookup("Cities"), Trust::Entity)
+        .await
+        .expect_err("plaintext");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
 }

@@ -9,16 +9,25 @@ use crate::Harness;
 
 /// Returns the error of a get of the row, and asserts that a scan returns the same error.
 async fn refused(table: &TableViews, row: &Entity) -> String {
-    let error =
-        table.store.get(table.raw.name(), row.key(), None).await.expect_err("the operation must be refused");
+    let error = table
+        .store
+        .get(table.raw.name(), row.key(), None)
+        .await
+        .expect_err("the operation must be refused");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
-    let scan = table.store.query(table.raw.name(), &Default::default(), None).await.expect_err("a scan too");
+    let scan = table
+        .store
+        .query(table.raw.name(), &Default::default(), None)
+        .await
+        .expect_err("a scan too");
     assert_eq!(scan.to_string(), error.to_string());
     error.to_string()
 }
 
 fn take(from: &Entity, name: &str) -> Vec<u8> {
-    let Some(ValueRef::Binary(bytes)) = from.get(name) else { panic!("no bytes in {name}") };
+    let Some(ValueRef::Binary(bytes)) = from.get(name) else {
+        panic!("no bytes in {name}")
+    };
     bytes.to_vec()
 }
 
@@ -27,15 +36,20 @@ async fn two(table: &TableViews) -> (Entity, Entity) {
     let other = ken().with_key(key("Sales", "224"));
     table.clear.insert(ken()).await;
     table.clear.insert(other.clone()).await;
-    (table.raw.existing(ken().key()).await, table.raw.existing(other.key()).await)
+    (
+        table.raw.existing(ken().key()).await,
+        table.raw.existing(other.key()).await,
+    )
 }
 
 /// Ciphertexts exchanged between two properties, and between two entities.
 pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (mine, other) = two(&table).await;
-    let within =
-        mine.clone().with("NationalId", take(&mine, "Salary")).with("Salary", take(&mine, "NationalId"));
+    let within = mine
+        .clone()
+        .with("NationalId", take(&mine, "Salary"))
+        .with("Salary", take(&mine, "NationalId"));
     let across = mine.clone().with("NationalId", take(&other, "NationalId"));
     for changed in [within, across] {
         table.store_raw(changed.clone()).await;
@@ -45,7 +59,10 @@ pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
 
 /// A row moved to another RowKey, another partition or another table.
 pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
-    let (table, elsewhere) = (TableViews::new(harness).await, TableViews::new(harness).await);
+    let (table, elsewhere) = (
+        TableViews::new(harness).await,
+        TableViews::new(harness).await,
+    );
     let (mine, _) = two(&table).await;
     elsewhere.store_raw(mine.clone()).await;
     refused(&elsewhere, &mine).await;
@@ -55,7 +72,10 @@ pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
         refused(&table, &moved).await;
         table
             .raw
-            .write(table_core::store::Operation::Delete(place, table_core::model::IfMatch::Any))
+            .write(table_core::store::Operation::Delete(
+                place,
+                table_core::model::IfMatch::Any,
+            ))
             .await
             .expect("a delete");
     }
@@ -80,10 +100,16 @@ pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harne
     let mut headless = mine.clone();
     headless.properties_mut().remove(HEADER);
     let mut bare = headless.clone();
-    ["NationalId", "Salary"].iter().for_each(|name| assert!(bare.properties_mut().remove(name)));
+    ["NationalId", "Salary"]
+        .iter()
+        .for_each(|name| assert!(bare.properties_mut().remove(name)));
     for stripped in [headless, bare] {
         table.store_raw(stripped.clone()).await;
-        assert!(refused(&table, &stripped).await.contains("is not encrypted"));
+        assert!(
+            refused(&table, &stripped)
+                .await
+                .contains("is not encrypted")
+        );
     }
     let open = ken().with_key(key("Sales", "225"));
     let nothing_secret = Entity::from(open.key().clone()).with("Age", 1);
@@ -95,7 +121,12 @@ pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harne
 pub(crate) async fn earlier_properties_are_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let (older, _) = two(&table).await;
-    table.clear.put(table_core::store::Operation::InsertOrReplace(ken().with_encrypted("Salary", 1.0))).await;
+    table
+        .clear
+        .put(table_core::store::Operation::InsertOrReplace(
+            ken().with_encrypted("Salary", 1.0),
+        ))
+        .await;
     let newer = table.raw.existing(ken().key()).await;
     for name in ["Salary", "NationalId", HEADER] {
         let replayed = newer.clone().with(name, take(&older, name));
@@ -120,8 +151,9 @@ pub(crate) async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harnes
 /// the data key of the current format in legacy metadata.
 pub(crate) async fn a_downgrade_is_refused(harness: &Harness) {
     let raw = harness.table().await;
-    let table =
-        TableViews::over(raw, keys(), |b, t| b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t)));
+    let table = TableViews::over(raw, keys(), |b, t| {
+        b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t))
+    });
     let (mine, _) = two(&table).await;
     let header = take(&mine, HEADER);
     let wrapped = &header[2 + 7 + 2 + 4 + 2..][..48];
@@ -135,7 +167,9 @@ pub(crate) async fn a_downgrade_is_refused(harness: &Harness) {
     stripped.properties_mut().remove(HEADER);
     for key_id in ["kek1", "kek9"] {
         for entity in [&mine, &stripped] {
-            let downgraded = entity.clone().with("_ClientEncryptionMetadata1", json(key_id));
+            let downgraded = entity
+                .clone()
+                .with("_ClientEncryptionMetadata1", json(key_id));
             let downgraded = downgraded.with("_ClientEncryptionMetadata2", vec![0; 32]);
             table.store_raw(downgraded.clone()).await;
             refused(&table, &downgraded).await;
@@ -154,7 +188,10 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let triple = |t: &[u8]| u32::from(t[0]) << 16 | u32::from(t[1]) << 8 | u32::from(t[2]);
     let digit = |n: u32| char::from(DIGITS[(n & 63) as usize]);
-    bytes.chunks(3).flat_map(|t| [18, 12, 6, 0].map(|shift| digit(triple(t) >> shift))).collect()
+    bytes
+        .chunks(3)
+        .flat_map(|t| [18, 12, 6, 0].map(|shift| digit(triple(t) >> shift)))
+        .collect()
 }
 
 /// Every change, and a missing key, give the same error text.
@@ -173,7 +210,10 @@ pub(crate) async fn every_refusal_has_the_same_text(harness: &Harness) {
     }
     let mut ciphertext = take(&mine, "NationalId");
     ciphertext[0] ^= 1;
-    for changed in [mine.clone().with("NationalId", ciphertext), mine.clone().with(HEADER, "text")] {
+    for changed in [
+        mine.clone().with("NationalId", ciphertext),
+        mine.clone().with(HEADER, "text"),
+    ] {
         table.store_raw(changed.clone()).await;
         texts.push(refused(&table, &changed).await);
     }
@@ -189,8 +229,13 @@ pub(crate) async fn an_earlier_whole_entity_is_not_detected(harness: &Harness) {
     let (older, _) = two(&table).await;
     table
         .clear
-        .put(table_core::store::Operation::InsertOrReplace(ken().with_encrypted("NationalId", "new")))
+        .put(table_core::store::Operation::InsertOrReplace(
+            ken().with_encrypted("NationalId", "new"),
+        ))
         .await;
     table.store_raw(older).await;
-    assert_eq!(table.clear.existing(ken().key()).await.get("NationalId"), text("760519-1234"));
+    assert_eq!(
+        table.clear.existing(ken().key()).await.get("NationalId"),
+        text("760519-1234")
+    );
 }

@@ -32,7 +32,11 @@ pub(super) struct TamperingStore {
 
 impl TamperingStore {
     pub(super) fn wrap(store: &Arc<dyn TableStore>) -> Arc<Self> {
-        Arc::new(Self { store: Arc::clone(store), wrong: Mutex::default(), written: Mutex::default() })
+        Arc::new(Self {
+            store: Arc::clone(store),
+            wrong: Mutex::default(),
+            written: Mutex::default(),
+        })
     }
 
     pub(super) fn answer_with(&self, wrong: WrongAnswer) {
@@ -40,12 +44,21 @@ impl TamperingStore {
     }
 
     fn wrong_answer(&self) -> Option<WrongAnswer> {
-        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.wrong
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn note(&self, operation: &Operation) {
-        let row = operation.entity().cloned().unwrap_or_else(|| Entity::from(operation.key().clone()));
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+        let row = operation
+            .entity()
+            .cloned()
+            .unwrap_or_else(|| Entity::from(operation.key().clone()));
+        self.written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(row);
     }
 
     /// Asserts that no row written so far contains one of the texts, in a key or in a value.
@@ -58,7 +71,9 @@ impl TamperingStore {
 
 impl fmt::Debug for TamperingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TamperingStore").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("TamperingStore")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -68,7 +83,12 @@ impl StoreWrapper for TamperingStore {
         &self.store
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         match self.wrong_answer() {
             Some(WrongAnswer::OtherEntity(other) | WrongAnswer::Stale(_, other)) => {
                 self.store.get(table, &other, select).await
@@ -85,7 +105,10 @@ impl StoreWrapper for TamperingStore {
     ) -> Result<Page<Entity>> {
         match self.wrong_answer() {
             Some(WrongAnswer::OtherTable(other)) => {
-                let query = Query { filter: None, ..query.clone() };
+                let query = Query {
+                    filter: None,
+                    ..query.clone()
+                };
                 self.store.query(&other, &query, from).await
             }
             Some(WrongAnswer::Stale(etag, _)) => {
@@ -102,7 +125,9 @@ impl StoreWrapper for TamperingStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        StoreWrapper::query(self, table, query, from).await.map(ReadablePage::from)
+        StoreWrapper::query(self, table, query, from)
+            .await
+            .map(ReadablePage::from)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -111,7 +136,10 @@ impl StoreWrapper for TamperingStore {
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        group.operations().iter().for_each(|operation| self.note(operation));
+        group
+            .operations()
+            .iter()
+            .for_each(|operation| self.note(operation));
         self.store.transact(table, group).await
     }
 }

@@ -33,12 +33,21 @@ struct Badge {
 }
 
 fn ken() -> Employee {
-    Employee { department: "Sales".into(), id: 223, age: 41, national_id: "760519".into(), salary: Some(1.5) }
+    Employee {
+        department: "Sales".into(),
+        id: 223,
+        age: 41,
+        national_id: "760519".into(),
+        salary: Some(1.5),
+    }
 }
 
 fn open(table: &TableViews) -> Table<Employee> {
-    Table::new(Arc::clone(&table.store) as Arc<dyn TableStore>, table.raw.name().clone())
-        .expect("it encrypts")
+    Table::new(
+        Arc::clone(&table.store) as Arc<dyn TableStore>,
+        table.raw.name().clone(),
+    )
+    .expect("it encrypts")
 }
 
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
@@ -53,20 +62,35 @@ struct Pulse {
 /// store ciphertext.
 pub(crate) async fn logs_and_series_are_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
-    let (name, log) = (table.raw.name().clone(), PartitionKey::new("log").expect("a key"));
+    let (name, log) = (
+        table.raw.name().clone(),
+        PartitionKey::new("log").expect("a key"),
+    );
     let raw = Arc::clone(table.raw.store());
     let errors = [
-        LogTail::<Pulse>::new(Arc::clone(&raw), name.clone(), log.clone()).expect_err("no encryption"),
-        DataSeries::<_, Pulse, Grouped>::with_codec(raw, name.clone(), Hours).expect_err("no encryption"),
+        LogTail::<Pulse>::new(Arc::clone(&raw), name.clone(), log.clone())
+            .expect_err("no encryption"),
+        DataSeries::<_, Pulse, Grouped>::with_codec(raw, name.clone(), Hours)
+            .expect_err("no encryption"),
     ];
-    assert!(errors.iter().all(|e| e.to_string().contains("Note")), "{errors:?}");
+    assert!(
+        errors.iter().all(|e| e.to_string().contains("Note")),
+        "{errors:?}"
+    );
     let store = || Arc::clone(&table.store) as Arc<dyn TableStore>;
-    let pulse = Pulse { beats: 60, note: "secret-note".into() };
+    let pulse = Pulse {
+        beats: 60,
+        note: "secret-note".into(),
+    };
     let tail = LogTail::<Pulse>::new(store(), name.clone(), log).expect("a log");
     tail.append(&pulse).await.expect("an entry");
     assert_eq!(tail.latest(1).await.expect("an entry")[0].value, pulse);
-    let series = DataSeries::<_, Pulse, Grouped>::with_codec(store(), name.clone(), Hours).expect("a series");
-    series.set(&key("ken", "2013"), 9, &pulse).await.expect("a slot");
+    let series = DataSeries::<_, Pulse, Grouped>::with_codec(store(), name.clone(), Hours)
+        .expect("a series");
+    series
+        .set(&key("ken", "2013"), 9, &pulse)
+        .await
+        .expect("a slot");
     let read = series.get(&key("ken", "2013")).await.expect("a series");
     assert_eq!(read.get(&9), Some(&pulse));
     assert_hidden(&table, &["secret-note"]).await;
@@ -87,19 +111,37 @@ pub(crate) async fn entities_are_read_and_written(harness: &Harness) {
         })
         .await
         .expect("an update");
-    assert_eq!(raised, Employee { salary: None, age: 42, ..ken() });
-    let found = employees.query().filter(Employee::AGE.gt(41)).all().await.expect("a query");
+    assert_eq!(
+        raised,
+        Employee {
+            salary: None,
+            age: 42,
+            ..ken()
+        }
+    );
+    let found = employees
+        .query()
+        .filter(Employee::AGE.gt(41))
+        .all()
+        .await
+        .expect("a query");
     assert_eq!(found, [raised]);
     let stored = table.raw.all(&Default::default()).await;
-    assert!(matches!(stored[0].get("NationalId"), Some(ValueRef::Binary(_))));
+    assert!(matches!(
+        stored[0].get("NationalId"),
+        Some(ValueRef::Binary(_))
+    ));
 }
 
 /// The table is refused when it is opened; the error names the property.
 pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) {
     let table = harness.table().await;
-    let error =
-        Table::<Employee>::new(Arc::clone(table.store()), table.name().clone()).expect_err("no encryption");
-    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    let error = Table::<Employee>::new(Arc::clone(table.store()), table.name().clone())
+        .expect_err("no encryption");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unsupported { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("NationalId"), "{error}");
 }
 
@@ -107,7 +149,9 @@ pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) 
 /// its mark, and the next write encrypts it.
 pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
     let table = TableViews::new(harness).await;
-    let plain = Entity::from(key("Sales", "223")).with("EntityType", "Employee").with("Age", 41);
+    let plain = Entity::from(key("Sales", "223"))
+        .with("EntityType", "Employee")
+        .with("Age", 41);
     table.store_raw(plain.with("NationalId", "760519")).await;
     let stored = Employee::key("Sales", 223).expect("a key");
     let error = open(&table).get(&stored).await.expect_err("plaintext");
@@ -119,7 +163,14 @@ pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
         b.encrypt_type::<Employee>(t).accept_plaintext(t)
     });
     let employees = open(&migrating);
-    assert_eq!(employees.get_existing(&stored).await.expect("Ken").national_id, "760519");
+    assert_eq!(
+        employees
+            .get_existing(&stored)
+            .await
+            .expect("Ken")
+            .national_id,
+        "760519"
+    );
     employees
         .update(&stored, |e| {
             e.age += 1;
@@ -127,7 +178,10 @@ pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
         })
         .await
         .expect("an update");
-    assert_eq!(open(&table).get_existing(&stored).await.expect("Ken").age, 42);
+    assert_eq!(
+        open(&table).get_existing(&stored).await.expect("Ken").age,
+        42
+    );
 }
 
 /// Projections and patches of encrypted fields.
@@ -135,20 +189,51 @@ pub(crate) async fn projections_and_patches_work(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let employees = open(&table);
     employees.insert(&ken()).await.expect("an insert");
-    let badges = employees.query().project::<Badge>().all().await.expect("a projection");
-    assert_eq!(badges, [Badge { national_id: "760519".into() }]);
-    let patch = EmployeePatch { national_id: Some("new".into()), ..EmployeePatch::default() };
+    let badges = employees
+        .query()
+        .project::<Badge>()
+        .all()
+        .await
+        .expect("a projection");
+    assert_eq!(
+        badges,
+        [Badge {
+            national_id: "760519".into()
+        }]
+    );
+    let patch = EmployeePatch {
+        national_id: Some("new".into()),
+        ..EmployeePatch::default()
+    };
     employees
-        .merge(Employee::key("Sales", 223).expect("a key"), &patch, IfMatch::Any)
+        .merge(
+            Employee::key("Sales", 223).expect("a key"),
+            &patch,
+            IfMatch::Any,
+        )
         .await
         .expect("a merge");
     let group = vec![Operation::Delete(key("Sales", "223"), IfMatch::Any)];
-    assert_eq!(table.clear.existing(&key("Sales", "223")).await.get("NationalId"), text("new"));
+    assert_eq!(
+        table
+            .clear
+            .existing(&key("Sales", "223"))
+            .await
+            .get("NationalId"),
+        text("new")
+    );
     assert_eq!(
         open(&table).query().all().await.expect("all"),
-        [Employee { national_id: "new".into(), ..ken() }]
+        [Employee {
+            national_id: "new".into(),
+            ..ken()
+        }]
     );
-    table.clear.transact("Sales", group).await.expect("a delete");
+    table
+        .clear
+        .transact("Sales", group)
+        .await
+        .expect("a delete");
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -173,12 +258,22 @@ pub(crate) async fn long_values_are_encrypted_in_parts(harness: &Harness) {
     let letters = Table::<Letter>::new(store, table.raw.name().clone()).expect("it encrypts");
     // Three bytes each: a part of marked text has at most 64 KiB of UTF-8, as its ciphertext is Binary.
     let text = format!("{}secret-end", "\u{20AC}".repeat(30_000));
-    let letter = Letter { shelf: "s".into(), number: 1, text, scan: Some(b"secret-scan".repeat(7000)) };
+    let letter = Letter {
+        shelf: "s".into(),
+        number: 1,
+        text,
+        scan: Some(b"secret-scan".repeat(7000)),
+    };
     letters.insert(&letter).await.expect("an insert");
     let key = Letter::key("s", 1).expect("a key");
     assert_eq!(letters.get_existing(&key).await.expect("an entity"), letter);
     assert_hidden(&table, &["secret-end", "secret-scan"]).await;
-    let raw = table.raw.get(key.key()).await.expect("a row").with_system(None, None);
+    let raw = table
+        .raw
+        .get(key.key())
+        .await
+        .expect("a row")
+        .with_system(None, None);
     for name in ["Text_Parts", "Text_Part2", "Scan_Part1"] {
         assert!(matches!(raw.get(name), Some(ValueRef::Binary(_))), "{name}");
         let mut without = raw.clone();
@@ -186,16 +281,28 @@ pub(crate) async fn long_values_are_encrypted_in_parts(harness: &Harness) {
         table.store_raw(without).await;
         letters.get(&key).await.expect_err("a part is missing");
     }
-    let (first, second) = (raw.get("Scan_Part1").expect("a part"), raw.get("Scan_Part2").expect("a part"));
-    let exchanged = raw.clone().with("Scan_Part1", second.to_owned()).with("Scan_Part2", first.to_owned());
+    let (first, second) = (
+        raw.get("Scan_Part1").expect("a part"),
+        raw.get("Scan_Part2").expect("a part"),
+    );
+    let exchanged = raw
+        .clone()
+        .with("Scan_Part1", second.to_owned())
+        .with("Scan_Part2", first.to_owned());
     table.store_raw(exchanged).await;
     letters.get(&key).await.expect_err("exchanged parts");
     table.store_raw(raw).await;
-    let shorter = Letter { text: "secret-short".into(), scan: None, ..letter };
+    let shorter = Letter {
+        text: "secret-short".into(),
+        scan: None,
+        ..letter
+    };
     letters.insert_or_merge(&shorter).await.expect("a merge");
     let raw = table.raw.get(key.key()).await.expect("a row");
     assert!(
-        raw.properties().iter().all(|property| !property.name().starts_with("Text_Part")),
+        raw.properties()
+            .iter()
+            .all(|property| !property.name().starts_with("Text_Part")),
         "no stale part"
     );
     assert!(raw.get("Scan_Part2").is_some(), "`None` keeps the value");
@@ -223,7 +330,12 @@ struct Address {
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Person", rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
+#[entity(
+    type = "Person",
+    rename_all = "PascalCase",
+    partition_key = "all",
+    row_key = "{id}"
+)]
 struct EarlierPerson {
     id: u32,
     #[encrypt]
@@ -236,7 +348,12 @@ struct EarlierPerson {
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Person", rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
+#[entity(
+    type = "Person",
+    rename_all = "PascalCase",
+    partition_key = "all",
+    row_key = "{id}"
+)]
 struct Person {
     id: u32,
     #[encrypt]
@@ -253,7 +370,8 @@ struct Person {
 pub(crate) async fn renamed_and_prefixed_properties_stay_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let store = || Arc::clone(&table.store) as Arc<dyn TableStore>;
-    let earlier = Table::<EarlierPerson>::new(store(), table.raw.name().clone()).expect("it encrypts");
+    let earlier =
+        Table::<EarlierPerson>::new(store(), table.raw.name().clone()).expect("it encrypts");
     let person = EarlierPerson {
         id: 1,
         pin: "secret-pin".into(),
@@ -265,8 +383,16 @@ pub(crate) async fn renamed_and_prefixed_properties_stay_encrypted(harness: &Har
     let people = Table::<Person>::new(store(), table.raw.name().clone()).expect("it encrypts");
     let key = Person::key(1).expect("a key");
     let read = people.get_existing(&key).await.expect("an entity");
-    let home = Address { street: "secret-street".into(), city: "Oslo".into() };
-    let expected = Person { id: 1, code: "secret-pin".into(), grade: Grade::Other("Principal".into()), home };
+    let home = Address {
+        street: "secret-street".into(),
+        city: "Oslo".into(),
+    };
+    let expected = Person {
+        id: 1,
+        code: "secret-pin".into(),
+        grade: Grade::Other("Principal".into()),
+        home,
+    };
     assert_eq!(read, expected);
     let change = |person: &mut Person| {
         person.home.street = "secret-road".into();
@@ -279,13 +405,29 @@ pub(crate) async fn renamed_and_prefixed_properties_stay_encrypted(harness: &Har
         assert!(matches!(raw.get(name), Some(ValueRef::Binary(_))), "{name}");
     }
     assert_eq!(raw.get("HomeCity"), text("Oslo"));
-    assert_hidden(&table, &["secret-pin", "Principal", "secret-street", "secret-road"]).await;
+    assert_hidden(
+        &table,
+        &["secret-pin", "Principal", "secret-street", "secret-road"],
+    )
+    .await;
     let read = people.get_existing(&key).await.expect("an entity");
-    assert_eq!((read.code.as_str(), read.grade), ("secret-pin", Grade::Other("Principal".into())));
+    assert_eq!(
+        (read.code.as_str(), read.grade),
+        ("secret-pin", Grade::Other("Principal".into()))
+    );
     // A patch of the group marks its property too.
-    let home = Address { street: "secret-lane".into(), city: "Bergen".into() };
-    people.merge(&key, &Person::patch().home(home), IfMatch::Any).await.expect("a merge");
+    let home = Address {
+        street: "secret-lane".into(),
+        city: "Bergen".into(),
+    };
+    people
+        .merge(&key, &Person::patch().home(home), IfMatch::Any)
+        .await
+        .expect("a merge");
     assert_hidden(&table, &["secret-pin", "secret-lane"]).await;
-    let error = earlier.get(EarlierPerson::key(1).expect("a key")).await.expect_err("the name is another");
+    let error = earlier
+        .get(EarlierPerson::key(1).expect("a key"))
+        .await
+        .expect_err("the name is another");
     assert!(error.to_string().contains("'Pin'"), "{error}");
 }

@@ -14,10 +14,16 @@ pub(crate) async fn a_worker_carries_out_the_move(world: World) {
     let (client, worker) = (world.process().await, world.process().await);
     let ken = world.hire("456").await;
     let transaction = world.archiving("456");
-    let submitted = client.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    let submitted = client
+        .submit(&transaction, Acknowledge::Committed)
+        .await
+        .expect("a legal plan");
     assert_eq!(submitted.id, transaction.id());
     assert_eq!(submitted.progress, TransactionProgress::Pending);
-    assert_eq!(finish(&worker, submitted.id).await, TransactionStatus::Applied);
+    assert_eq!(
+        finish(&worker, submitted.id).await,
+        TransactionStatus::Applied
+    );
     assert_eq!(properties(world.archived("456").await), *ken.properties());
     assert!(world.current("456").await.is_none());
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
@@ -27,9 +33,15 @@ pub(crate) async fn a_worker_carries_out_the_move(world: World) {
 pub(crate) async fn the_submitter_carries_out_the_move(world: World) {
     let client = world.process().await;
     let ken = world.hire("456").await;
-    let submitted = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect("a legal plan");
+    let submitted = client
+        .submit(&world.archiving("456"), Acknowledge::Applied)
+        .await
+        .expect("a legal plan");
     assert_eq!(submitted.progress, TransactionProgress::Applied);
-    assert_eq!(client.status(submitted.id).await.expect("the table"), TransactionStatus::Applied);
+    assert_eq!(
+        client.status(submitted.id).await.expect("the table"),
+        TransactionStatus::Applied
+    );
     assert_eq!(properties(world.archived("456").await), *ken.properties());
     assert!(world.current("456").await.is_none());
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
@@ -39,7 +51,10 @@ pub(crate) async fn the_submitter_carries_out_the_move(world: World) {
 /// A move of a missing employee is refused, and nothing is written.
 pub(crate) async fn a_move_of_a_missing_entity_is_refused(world: World) {
     let client = world.process().await;
-    let refused = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect_err("nobody");
+    let refused = client
+        .submit(&world.archiving("456"), Acknowledge::Applied)
+        .await
+        .expect_err("nobody");
     assert!(refused.is_entity_not_found(), "{refused}");
     assert!(!refused.is_ambiguous(), "{refused}");
     assert!(world.archived("456").await.is_none());
@@ -51,7 +66,10 @@ pub(crate) async fn a_move_includes_concurrent_changes(world: World) {
     let worker = world.process().await;
     world.hire("456").await;
     let transaction = world.archiving("456");
-    worker.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    worker
+        .submit(&transaction, Acknowledge::Committed)
+        .await
+        .expect("a legal plan");
     let (status, raises) = futures_util::join!(finish(&worker, transaction.id()), raise(&world));
     assert_eq!(status, TransactionStatus::Applied);
     let archived = properties(world.archived("456").await);
@@ -62,10 +80,19 @@ pub(crate) async fn a_move_includes_concurrent_changes(world: World) {
 async fn raise(world: &World) -> i32 {
     let mut raises = 0;
     while raises < 30 {
-        let Some(ken) = world.current("456").await else { break };
+        let Some(ken) = world.current("456").await else {
+            break;
+        };
         let older = employee("456").with("Age", 30 + raises + 1);
         let condition = ken.etag().expect("an ETag").into();
-        match world.current.write(&world.table("current"), Operation::Replace(older, condition)).await {
+        match world
+            .current
+            .write(
+                &world.table("current"),
+                Operation::Replace(older, condition),
+            )
+            .await
+        {
             Ok(_) => raises += 1,
             Err(error) => assert!(error.is_entity_not_found(), "{error}"),
         }

@@ -61,11 +61,29 @@ impl World {
     pub(crate) async fn new(backend: &dyn EventualBackend) -> Self {
         let (current, archive, queue) = backend.places().await;
         let tag = Uuid::new_v4().simple().to_string();
-        let blobs = Arc::new(PrefixStore::new(backend.blobs().await, Path::from(tag.as_str())));
+        let blobs = Arc::new(PrefixStore::new(
+            backend.blobs().await,
+            Path::from(tag.as_str()),
+        ));
         let recorder = Arc::new(Recorder::default());
-        let world = Self { current, archive, queue, blobs, recorder, tag };
-        world.current.create_table(&world.table("current")).await.expect("a new table");
-        world.archive.create_table(&world.table("archive")).await.expect("a new table");
+        let world = Self {
+            current,
+            archive,
+            queue,
+            blobs,
+            recorder,
+            tag,
+        };
+        world
+            .current
+            .create_table(&world.table("current"))
+            .await
+            .expect("a new table");
+        world
+            .archive
+            .create_table(&world.table("archive"))
+            .await
+            .expect("a new table");
         world
     }
 
@@ -75,7 +93,11 @@ impl World {
     }
 
     fn place(&self, store: &str, row: &str) -> Place {
-        Place::new(store, self.table(store), Key::new("Sales", row).expect("a legal key"))
+        Place::new(
+            store,
+            self.table(store),
+            Key::new("Sales", row).expect("a legal key"),
+        )
     }
 
     /// Opens a process of the transactions.
@@ -86,38 +108,60 @@ impl World {
             .with_blobs("photos", self.blobs.clone())
             .with_handler("recorder", self.recorder.clone());
         let table = self.table("Transactions");
-        let process =
-            Coordinator::open(self.current.clone(), table.as_str(), self.queue.clone(), resources).await;
+        let process = Coordinator::open(
+            self.current.clone(),
+            table.as_str(),
+            self.queue.clone(),
+            resources,
+        )
+        .await;
         process.expect("a table").with_retry_delay(Duration::ZERO)
     }
 
     async fn hire(&self, row: &str) -> Entity {
-        let employee = employee(row).with("Name", "Ken").with("Age", 30).with("Score", 0.5);
-        let written = self.current.write(&self.table("current"), Operation::Insert(employee.clone())).await;
+        let employee = employee(row)
+            .with("Name", "Ken")
+            .with("Age", 30)
+            .with("Score", 0.5);
+        let written = self
+            .current
+            .write(&self.table("current"), Operation::Insert(employee.clone()))
+            .await;
         written.expect("a new employee");
         employee
     }
 
     async fn current(&self, row: &str) -> Option<Entity> {
         let key = employee(row).key().clone();
-        self.current.get(&self.table("current"), &key, None).await.expect("the table")
+        self.current
+            .get(&self.table("current"), &key, None)
+            .await
+            .expect("the table")
     }
 
     async fn archived(&self, row: &str) -> Option<Entity> {
         let key = employee(row).key().clone();
-        self.archive.get(&self.table("archive"), &key, None).await.expect("the table")
+        self.archive
+            .get(&self.table("archive"), &key, None)
+            .await
+            .expect("the table")
     }
 
     /// Counts the rows of stored plans.
     async fn pieces(&self) -> usize {
         let table = self.table("Transactions");
         let query = Query::new().with_filter(Filter::ne(Filter::ROW_KEY, "head"));
-        self.current.query_all(&table, &query).await.expect("the table").len()
+        self.current
+            .query_all(&table, &query)
+            .await
+            .expect("the table")
+            .len()
     }
 
     /// Returns a plan that moves an employee to the archive.
     fn archiving(&self, row: &str) -> EventualTransaction {
-        EventualTransaction::new().move_entity(self.place("current", row), self.place("archive", row))
+        EventualTransaction::new()
+            .move_entity(self.place("current", row), self.place("archive", row))
     }
 }
 

@@ -16,12 +16,19 @@ struct Inner {
 
 impl Recorder {
     pub(super) fn fail(&self, times: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).failures = times;
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .failures = times;
     }
 
     /// Returns the calls that succeeded.
     pub(super) fn calls(&self) -> Vec<(StepId, Vec<u8>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .calls
+            .clone()
     }
 }
 

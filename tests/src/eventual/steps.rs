@@ -4,14 +4,23 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use table_core::model::{IfMatch, ValueRef};
 use table_core::store::Operation;
-use table_patterns::eventual::{EventualTransaction, StepId, TransactionProgress, TransactionStatus};
+use table_patterns::eventual::{
+    EventualTransaction, StepId, TransactionProgress, TransactionStatus,
+};
 use table_patterns::journal::Acknowledge;
 
 use super::{World, employee, finish, properties};
 
 async fn apply(world: &World, transaction: &EventualTransaction) {
-    let submitted = world.process().await.submit(transaction, Acknowledge::Applied).await;
-    assert_eq!(submitted.expect("a legal plan").progress, TransactionProgress::Applied);
+    let submitted = world
+        .process()
+        .await
+        .submit(transaction, Acknowledge::Applied)
+        .await;
+    assert_eq!(
+        submitted.expect("a legal plan").progress,
+        TransactionProgress::Applied
+    );
 }
 
 /// The last step on an entity decides its state.
@@ -46,18 +55,53 @@ pub(crate) async fn together_are_carried_out_before_the_next(world: World) {
         .upsert_merge("archive", table, employee("1").with("M", 2))
         .handle("recorder", *b"b");
     world.recorder.fail(1);
-    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    process
+        .submit(&transaction, Acknowledge::Committed)
+        .await
+        .expect("a legal plan");
     while process.run_once(1).await.expect("the queue") == 0 {}
     let status = process.status(transaction.id()).await.expect("the table");
-    assert!(matches!(status, TransactionStatus::Pending { step: 0, steps: 6, error: Some(_) }), "{status:?}");
+    assert!(
+        matches!(
+            status,
+            TransactionStatus::Pending {
+                step: 0,
+                steps: 6,
+                error: Some(_)
+            }
+        ),
+        "{status:?}"
+    );
     let delete = Operation::Delete(employee("2").key().clone(), IfMatch::Any);
-    world.archive.write(&world.table("archive"), delete).await.expect("the second step ran");
-    assert_eq!(finish(&process, transaction.id()).await, TransactionStatus::Applied);
-    assert_eq!(properties(world.archived("1").await).get("M"), Some(ValueRef::Int32(2)));
-    assert!(world.archived("2").await.is_some(), "the steps of the stage ran again");
-    assert!(world.blobs.get(&Path::from("photos/1.png")).await.is_ok(), "the blob");
-    let id = |step| StepId { transaction: transaction.id(), step };
-    assert_eq!(world.recorder.calls(), [(id(3), b"a".to_vec()), (id(5), b"b".to_vec())]);
+    world
+        .archive
+        .write(&world.table("archive"), delete)
+        .await
+        .expect("the second step ran");
+    assert_eq!(
+        finish(&process, transaction.id()).await,
+        TransactionStatus::Applied
+    );
+    assert_eq!(
+        properties(world.archived("1").await).get("M"),
+        Some(ValueRef::Int32(2))
+    );
+    assert!(
+        world.archived("2").await.is_some(),
+        "the steps of the stage ran again"
+    );
+    assert!(
+        world.blobs.get(&Path::from("photos/1.png")).await.is_ok(),
+        "the blob"
+    );
+    let id = |step| StepId {
+        transaction: transaction.id(),
+        step,
+    };
+    assert_eq!(
+        world.recorder.calls(),
+        [(id(3), b"a".to_vec()), (id(5), b"b".to_vec())]
+    );
 }
 
 /// A replace step replaces an existing entity. A deleted entity stays deleted.
@@ -91,16 +135,38 @@ pub(crate) async fn write_and_remove_blobs(world: World) {
         .put_blob("photos", "photos/456.png", *b"second")
         .delete_blob("photos", "photos/none.png");
     apply(&world, &put).await;
-    let stored = world.blobs.get(&photo).await.expect("a blob").bytes().await.expect("its bytes");
+    let stored = world
+        .blobs
+        .get(&photo)
+        .await
+        .expect("a blob")
+        .bytes()
+        .await
+        .expect("its bytes");
     assert_eq!(&stored[..], b"second");
-    apply(&world, &EventualTransaction::new().delete_blob("photos", "photos/456.png")).await;
-    assert!(matches!(world.blobs.get(&photo).await, Err(object_store::Error::NotFound { .. })));
+    apply(
+        &world,
+        &EventualTransaction::new().delete_blob("photos", "photos/456.png"),
+    )
+    .await;
+    assert!(matches!(
+        world.blobs.get(&photo).await,
+        Err(object_store::Error::NotFound { .. })
+    ));
 }
 
 /// A handler gets its payload, and a step id by which it detects a repetition.
 pub(crate) async fn call_handlers(world: World) {
-    let transaction = EventualTransaction::new().handle("recorder", *b"a").handle("recorder", *b"\xFF");
+    let transaction = EventualTransaction::new()
+        .handle("recorder", *b"a")
+        .handle("recorder", *b"\xFF");
     apply(&world, &transaction).await;
-    let id = |step| StepId { transaction: transaction.id(), step };
-    assert_eq!(world.recorder.calls(), [(id(0), b"a".to_vec()), (id(1), b"\xFF".to_vec())]);
+    let id = |step| StepId {
+        transaction: transaction.id(),
+        step,
+    };
+    assert_eq!(
+        world.recorder.calls(),
+        [(id(0), b"a".to_vec()), (id(1), b"\xFF".to_vec())]
+    );
 }

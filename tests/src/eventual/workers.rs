@@ -19,7 +19,10 @@ pub(crate) async fn share_the_transactions(world: World) {
         let transaction = EventualTransaction::new()
             .upsert("archive", world.table("archive"), employee(&n.to_string()))
             .handle("recorder", n.to_string());
-        client.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+        client
+            .submit(&transaction, Acknowledge::Committed)
+            .await
+            .expect("a legal plan");
     }
     let (mut stops, mut workers) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -48,24 +51,46 @@ pub(crate) async fn share_the_transactions(world: World) {
 pub(crate) async fn continue_at_the_failed_step(world: World) {
     let process = world.process().await;
     let transaction = EventualTransaction::new()
-        .upsert("archive", world.table("archive"), employee("1").with("N", 1))
+        .upsert(
+            "archive",
+            world.table("archive"),
+            employee("1").with("N", 1),
+        )
         .handle("recorder", *b"x")
         .delete_if_exists(world.place("archive", "2"));
     world.recorder.fail(1);
-    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    process
+        .submit(&transaction, Acknowledge::Committed)
+        .await
+        .expect("a legal plan");
     while process.run_once(1).await.expect("the queue") == 0 {}
     let error = "service error: the recorder is out of order".to_owned();
     let status = process.status(transaction.id()).await.expect("the table");
-    let TransactionStatus::Pending { step: 1, steps: 3, error: Some(found) } = status else {
+    let TransactionStatus::Pending {
+        step: 1,
+        steps: 3,
+        error: Some(found),
+    } = status
+    else {
         panic!("{status:?}")
     };
     assert!(error.ends_with("out of order"), "{found}");
     assert!(found.ends_with("out of order"), "{found}");
     let key = employee("1").key().clone();
     let delete = table_core::store::Operation::Delete(key, table_core::model::IfMatch::Any);
-    world.archive.write(&world.table("archive"), delete).await.expect("the first step ran");
-    assert_eq!(finish(&process, transaction.id()).await, TransactionStatus::Applied);
-    assert!(world.archived("1").await.is_none(), "the first step ran again");
+    world
+        .archive
+        .write(&world.table("archive"), delete)
+        .await
+        .expect("the first step ran");
+    assert_eq!(
+        finish(&process, transaction.id()).await,
+        TransactionStatus::Applied
+    );
+    assert!(
+        world.archived("1").await.is_none(),
+        "the first step ran again"
+    );
 }
 
 /// Listeners get all events of a transaction.
@@ -83,13 +108,31 @@ pub(crate) async fn report_events_to_listeners(world: World) {
         };
         listener.lock().expect("a listener").push(line);
     });
-    let transaction = EventualTransaction::new().handle("recorder", *b"a").handle("recorder", *b"b");
+    let transaction = EventualTransaction::new()
+        .handle("recorder", *b"a")
+        .handle("recorder", *b"b");
     world.recorder.fail(1);
-    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    process
+        .submit(&transaction, Acknowledge::Committed)
+        .await
+        .expect("a legal plan");
     finish(&process, transaction.id()).await;
-    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    process
+        .submit(&transaction, Acknowledge::Committed)
+        .await
+        .expect("a legal plan");
     while process.run_once(1).await.expect("the queue") == 0 {}
     let lines = told.lock().expect("a listener").clone();
-    let expected = ["committed", "claimed at 0", "failed 0", "claimed at 0", "done 0 of 2", "done 1 of 2"];
-    assert_eq!(lines, [&expected[..], &["applied", "committed", "Repeated"]].concat());
+    let expected = [
+        "committed",
+        "claimed at 0",
+        "failed 0",
+        "claimed at 0",
+        "done 0 of 2",
+        "done 1 of 2",
+    ];
+    assert_eq!(
+        lines,
+        [&expected[..], &["applied", "committed", "Repeated"]].concat()
+    );
 }

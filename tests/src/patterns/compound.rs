@@ -41,11 +41,20 @@ enum Row {
 }
 
 fn employee(id: u32) -> Employee {
-    Employee { department: "Sales".to_owned(), id, name: format!("employee {id}") }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        name: format!("employee {id}"),
+    }
 }
 
 fn review(id: u32, year: u16) -> Review {
-    Review { department: "Sales".to_owned(), id, year, rating: i32::from(year % 5) }
+    Review {
+        department: "Sales".to_owned(),
+        id,
+        year,
+        rating: i32::from(year % 5),
+    }
 }
 
 fn open(table: &TestTable, id: u32) -> (Compound<Row>, RequestMeter) {
@@ -76,7 +85,10 @@ pub(crate) async fn one_request_reads_rows_of_all_types(harness: &Harness) {
     assert_eq!(meter.total(), 1);
     let (rows, cost) = meter.measure(ken.all()).await;
     let reviews = (2010..=2013).map(|year| Row::Review(review(123, year)));
-    let expected: Vec<Row> = [Row::Employee(employee(123))].into_iter().chain(reviews).collect();
+    let expected: Vec<Row> = [Row::Employee(employee(123))]
+        .into_iter()
+        .chain(reviews)
+        .collect();
     assert_eq!(rows.expect("rows"), expected);
     assert_eq!(cost.total(), 1);
     assert_eq!(cost.of_path(AccessPath::RowRange), 1);
@@ -87,12 +99,24 @@ pub(crate) async fn one_request_reads_a_range_of_one_type(harness: &Harness) {
     let table = harness.table().await;
     let (ken, meter) = open(&table, 123);
     fill(&ken, 123, 2010..=2013).await;
-    let reviews = ken.of::<Review>().expect("a view").all().await.expect("reviews");
-    assert_eq!(reviews.iter().map(|review| review.year).collect::<Vec<_>>(), [2010, 2011, 2012, 2013]);
+    let reviews = ken
+        .of::<Review>()
+        .expect("a view")
+        .all()
+        .await
+        .expect("reviews");
+    assert_eq!(
+        reviews.iter().map(|review| review.year).collect::<Vec<_>>(),
+        [2010, 2011, 2012, 2013]
+    );
     let of = |year| Review::key("Sales", 123, year).expect("a legal key");
     let query = ken.between::<Review>(of(2011), of(2012)).expect("a view");
     let (some, cost) = meter.measure(query.all()).await;
-    let years: Vec<u16> = some.expect("reviews").iter().map(|review| review.year).collect();
+    let years: Vec<u16> = some
+        .expect("reviews")
+        .iter()
+        .map(|review| review.year)
+        .collect();
     assert_eq!(years, vec![2011, 2012]);
     assert_eq!(cost.total(), 1);
 }
@@ -113,7 +137,12 @@ pub(crate) async fn all_rows_are_deleted_together(harness: &Harness) {
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Person", rename_all = "PascalCase", partition_key = "{department}", row_key = "{name}_")]
+#[entity(
+    type = "Person",
+    rename_all = "PascalCase",
+    partition_key = "{department}",
+    row_key = "{name}_"
+)]
 struct Person {
     department: String,
     name: String,
@@ -150,21 +179,28 @@ enum Personal {
 /// excludes these keys.
 pub(crate) async fn a_prefix_that_other_keys_continue_is_refused(harness: &Harness) {
     let table = harness.table().await;
-    let open = Table::<Nickname>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let open =
+        Table::<Nickname>::new(table.store().clone(), table.name().clone()).expect("a table");
     let key = Nickname::key("Sales", "ann").expect("a key");
     let error = Compound::<Nickname>::new(&open, key).expect_err("'anna' goes on from 'ann'");
     assert!(error.to_string().contains("'{name}_'"), "{error}");
 
-    let people = Table::<Person>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let people =
+        Table::<Person>::new(table.store().clone(), table.name().clone()).expect("a table");
     let of = |name: &str| {
-        Compound::<Personal>::new(&people, Person::key("Sales", name).expect("a key")).expect("a view")
+        Compound::<Personal>::new(&people, Person::key("Sales", name).expect("a key"))
+            .expect("a view")
     };
     let names = ["ann", "anna", "ann_b", "ann~", "an"];
     for name in names {
         let mut group = of(name).group();
         let (department, name) = ("Sales".to_owned(), name.to_owned());
         group
-            .insert(&Absence { department: department.clone(), name: name.clone(), year: 2012 })
+            .insert(&Absence {
+                department: department.clone(),
+                name: name.clone(),
+                year: 2012,
+            })
             .expect("it fits");
         group.insert(&Person { department, name }).expect("it fits");
         group.commit().await.expect("new rows");
@@ -172,7 +208,13 @@ pub(crate) async fn a_prefix_that_other_keys_continue_is_refused(harness: &Harne
     for (n, name) in names.iter().enumerate() {
         assert_eq!(of(name).all().await.expect("rows").len(), 2, "{name}");
         assert_eq!(of(name).delete().await.expect("a count"), 2, "{name}");
-        let left = people.view::<Personal>().expect("a view").query().all().await.expect("rows");
+        let left = people
+            .view::<Personal>()
+            .expect("a view")
+            .query()
+            .all()
+            .await
+            .expect("rows");
         assert_eq!(left.len(), 2 * (names.len() - n - 1), "{name}");
     }
 }
@@ -188,13 +230,17 @@ pub(crate) async fn a_crashed_deletion_leaves_all_rows_or_none(harness: &Harness
             fill(&open(&table, 124).0, 124, 2010..=2010).await;
             let faults = FaultInjector::new(0);
             let store = Faulty::new(table.store().clone(), faults.clone());
-            let crashing = Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
+            let crashing =
+                Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
             let key = Employee::key("Sales", 123).expect("a legal key");
             let crashing = Compound::<Row>::new(&crashing, key).expect("a view");
             faults.crash_at(request, point);
             let answer = crashing.delete().await;
             let left = ken.all().await.expect("rows").len();
-            assert!(left == 0 || (left == 5 && answer.is_err()), "{point:?} at {request}: {left} are left");
+            assert!(
+                left == 0 || (left == 5 && answer.is_err()),
+                "{point:?} at {request}: {left} are left"
+            );
             let again = ken.delete().await.expect("the rest");
             assert_eq!(again, left);
             assert_eq!(ken.all().await.expect("nothing"), vec![]);

@@ -52,19 +52,45 @@ pub(crate) async fn requests_of_logs(harness: &Harness) {
     let ken = || PartitionKey::new("empid_000223").expect("a legal key");
     let log = LogTail::<Claim>::new(store, table.name().clone(), ken()).expect("a log");
     let id = log.new_id();
-    assert_eq!(cost(&meter, log.append_as(&id, &Claim { amount: 0 })).await, 1);
+    assert_eq!(
+        cost(&meter, log.append_as(&id, &Claim { amount: 0 })).await,
+        1
+    );
     for amount in 1..5 {
-        assert_eq!(cost(&meter, log.append_at(at("2013-01-15T08:00:00Z"), &Claim { amount })).await, 1);
+        assert_eq!(
+            cost(
+                &meter,
+                log.append_at(at("2013-01-15T08:00:00Z"), &Claim { amount })
+            )
+            .await,
+            1
+        );
     }
     assert_eq!(cost(&meter, log.get(&id)).await, 1);
     assert_eq!(cost(&meter, log.page(Some(&id), 2)).await, 1);
-    assert_eq!(cost(&meter, log.since(Ticks::MIN).try_collect::<Vec<_>>()).await, 1);
-    assert_eq!(cost(&meter, log.between(Ticks::MIN, Ticks::MAX).try_collect::<Vec<_>>()).await, 1);
+    assert_eq!(
+        cost(&meter, log.since(Ticks::MIN).try_collect::<Vec<_>>()).await,
+        1
+    );
+    assert_eq!(
+        cost(
+            &meter,
+            log.between(Ticks::MIN, Ticks::MAX).try_collect::<Vec<_>>()
+        )
+        .await,
+        1
+    );
 
     let unsorted = UnsortedStore::with_pages_of(2, harness.store().clone());
     let (store, meter) = metered(Arc::new(unsorted));
-    let log = LogTail::<Claim>::new(store, table.name().clone(), ken()).expect("a log").sorted_on_client();
-    assert_eq!(cost(&meter, log.latest(1)).await, 3, "five rows in pages of two");
+    let log = LogTail::<Claim>::new(store, table.name().clone(), ken())
+        .expect("a log")
+        .sorted_on_client();
+    assert_eq!(
+        cost(&meter, log.latest(1)).await,
+        3,
+        "five rows in pages of two"
+    );
     assert_eq!(cost(&meter, log.get(&id)).await, 1);
 }
 
@@ -72,10 +98,21 @@ pub(crate) async fn requests_of_logs(harness: &Harness) {
 pub(crate) async fn requests_of_series(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
-    let hours = DataSeries::<Hours, i32, Plain>::new(store, table.name().clone(), Hours).expect("slots");
-    assert_eq!(cost(&meter, hours.set_many(&key(), [(1, 1), (2, 2), (3, 3)])).await, 1);
+    let hours =
+        DataSeries::<Hours, i32, Plain>::new(store, table.name().clone(), Hours).expect("slots");
+    assert_eq!(
+        cost(&meter, hours.set_many(&key(), [(1, 1), (2, 2), (3, 3)])).await,
+        1
+    );
     assert_eq!(cost(&meter, hours.get_slot(&key(), 2)).await, 1);
-    assert_eq!(cost(&meter, hours.modify(&key(), 2, |old| Ok(old.unwrap_or(0) + 1))).await, 2);
+    assert_eq!(
+        cost(
+            &meter,
+            hours.modify(&key(), 2, |old| Ok(old.unwrap_or(0) + 1))
+        )
+        .await,
+        2
+    );
     assert_eq!(cost(&meter, hours.clear(&key(), 1)).await, 2);
     assert_eq!(cost(&meter, hours.delete(&key())).await, 1);
 }
@@ -92,7 +129,9 @@ pub(crate) async fn requests_of_wide_entities(harness: &Harness) {
     let read = wide.insert(&numbers("2013")).await.expect("a new entity");
     wide.insert(&numbers("2014")).await.expect("a new entity");
     assert_eq!(read.rows(), 3);
-    let (replaced, requests) = meter.measure(wide.replace_stored(&read, &numbers("2013"))).await;
+    let (replaced, requests) = meter
+        .measure(wide.replace_stored(&read, &numbers("2013")))
+        .await;
     let replaced = replaced.expect("the version that was read");
     assert_eq!(requests.total(), 1);
     let of_jfk = wide.query().partition(replaced.key().partition_key());
@@ -107,12 +146,29 @@ pub(crate) async fn requests_of_generations(harness: &Harness) {
     let open = || open(store.clone(), &family).with_reuse(Reuse::Generation);
     let logins = open();
     let late = login("ken", "01-31T08:00");
-    assert_eq!(cost(&meter, logins.insert(&login("ken", "01-14T08:00"))).await, 3, "list, table, row");
+    assert_eq!(
+        cost(&meter, logins.insert(&login("ken", "01-14T08:00"))).await,
+        3,
+        "list, table, row"
+    );
     assert_eq!(cost(&meter, logins.insert(&late)).await, 1);
-    assert_eq!(cost(&meter, open().insert(&login("kim", "01-14T08:00"))).await, 2, "list, row");
-    assert_eq!(cost(&meter, logins.get(late.at, late.entity_key().expect("a key"))).await, 2);
+    assert_eq!(
+        cost(&meter, open().insert(&login("kim", "01-14T08:00"))).await,
+        2,
+        "list, row"
+    );
+    assert_eq!(
+        cost(
+            &meter,
+            logins.get(late.at, late.entity_key().expect("a key"))
+        )
+        .await,
+        2
+    );
     fill(&open()).await;
-    let (dropped, requests) = meter.measure(logins.retain(Keep::Newest(1), at("2013-04-20T00:00:00Z"))).await;
+    let (dropped, requests) = meter
+        .measure(logins.retain(Keep::Newest(1), at("2013-04-20T00:00:00Z")))
+        .await;
     assert_eq!(dropped.expect("slices").len(), 3);
     assert_eq!(requests.total(), 1 + 3);
 }
@@ -134,8 +190,13 @@ pub(crate) async fn requests_of_large_entities(harness: &Harness) {
     let (store, meter) = metered(harness.store().clone());
     let counted = Arc::new(CountingBlobs::new(harness.blobs().await));
     let blobs = Arc::clone(&counted) as Arc<dyn ObjectStore>;
-    let recordings = LargeTable::<Recording>::new(store, table.name().clone(), blobs).expect("a table");
-    let recording = |mib: usize| Recording { day: "1".to_owned(), number: 1, sound: vec![7; mib << 20] };
+    let recordings =
+        LargeTable::<Recording>::new(store, table.name().clone(), blobs).expect("a table");
+    let recording = |mib: usize| Recording {
+        day: "1".to_owned(),
+        number: 1,
+        sound: vec![7; mib << 20],
+    };
     let key = recording(0).entity_key().expect("a key");
 
     // The type's row in the manifest, the manifest again, and the entity.
@@ -152,7 +213,10 @@ pub(crate) async fn requests_of_large_entities(harness: &Harness) {
     assert_eq!(cost(&meter, put).await, 2);
     assert_eq!(counted.take(), 1 + 1);
     let read = async {
-        let read = recordings.read_stream(&key, Recording::SOUND).await?.expect("a value");
+        let read = recordings
+            .read_stream(&key, Recording::SOUND)
+            .await?
+            .expect("a value");
         read.content.try_for_each(|_| async { Ok(()) }).await
     };
     assert_eq!(cost(&meter, read).await, 1);
@@ -171,16 +235,23 @@ pub(crate) async fn requests_of_bulk_work(harness: &Harness) {
     let (first, second) = (harness.table().await, harness.table().await);
     let rows = |count: u32| {
         let keys = (0..count).map(|row| Key::new("p", format!("{row:04}")).expect("a legal key"));
-        keys.map(|key| Entity::from(key).with("A", 1)).collect::<Vec<_>>()
+        keys.map(|key| Entity::from(key).with("A", 1))
+            .collect::<Vec<_>>()
     };
     first.load("p", rows(1100)).await;
     second.load("p", rows(900)).await;
     let (store, meter) = metered(harness.store().clone());
-    let compared =
-        compare_tables((store.clone(), first.name().clone()), (store.clone(), second.name().clone()));
+    let compared = compare_tables(
+        (store.clone(), first.name().clone()),
+        (store.clone(), second.name().clone()),
+    );
     assert_eq!(cost(&meter, compared).await, 2 + 1);
     let some = Filter::lt(Filter::ROW_KEY, "0250");
     let (name, options) = (second.name(), BulkOptions::default());
     let deleted = delete_where(store, name, some, Unchanged::Required, options);
-    assert_eq!(cost(&meter, deleted).await, 1 + 3, "a page of keys, the groups");
+    assert_eq!(
+        cost(&meter, deleted).await,
+        1 + 3,
+        "a page of keys, the groups"
+    );
 }

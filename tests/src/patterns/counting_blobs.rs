@@ -31,7 +31,10 @@ impl Requests {
 
 impl CountingBlobs {
     pub(super) fn new(blobs: Arc<dyn ObjectStore>) -> Self {
-        Self { blobs, requests: Requests::default() }
+        Self {
+            blobs,
+            requests: Requests::default(),
+        }
     }
 
     /// The number of calls so far, or since the last `take`.
@@ -53,7 +56,12 @@ impl fmt::Display for CountingBlobs {
 
 #[async_trait]
 impl ObjectStore for CountingBlobs {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
         self.requests.count();
         self.blobs.put_opts(path, payload, options).await
     }
@@ -65,7 +73,10 @@ impl ObjectStore for CountingBlobs {
     ) -> Result<Box<dyn MultipartUpload>> {
         self.requests.count();
         let upload = self.blobs.put_multipart_opts(path, options).await?;
-        Ok(Box::new(CountingUpload { upload, requests: self.requests.clone() }))
+        Ok(Box::new(CountingUpload {
+            upload,
+            requests: self.requests.clone(),
+        }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
@@ -73,7 +84,10 @@ impl ObjectStore for CountingBlobs {
         self.blobs.get_opts(path, options).await
     }
 
-    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         self.requests.count();
         self.blobs.delete_stream(paths)
     }

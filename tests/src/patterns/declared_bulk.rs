@@ -16,9 +16,17 @@ use crate::Harness;
 use crate::wrappers::LaterIsFaster;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Flight", rename_all = "PascalCase", row_key = "flight_{number:06}")]
+#[entity(
+    type = "Flight",
+    rename_all = "PascalCase",
+    row_key = "flight_{number:06}"
+)]
 #[index(delay, row_key = "delay_{delay}_{number:06}", payload = fields(plane))]
-#[index(plane, partition_key = "plane_{plane}", row_key = "{carrier}_{number:06}")]
+#[index(
+    plane,
+    partition_key = "plane_{plane}",
+    row_key = "{carrier}_{number:06}"
+)]
 #[index(gate, row_key = "gate_{gate:06}", unique = "partition")]
 struct Flight {
     #[partition_key]
@@ -33,18 +41,34 @@ struct Flight {
 fn flight(number: u32) -> Flight {
     let carrier = if number.is_multiple_of(2) { "UA" } else { "DL" }.to_owned();
     let plane = Some(format!("{carrier}{}", number % 3));
-    Flight { carrier, number, plane, delay: (number % 7) as i32 - 3, gate: None }
+    Flight {
+        carrier,
+        number,
+        plane,
+        delay: (number % 7) as i32 - 3,
+        gate: None,
+    }
 }
 
-async fn open(h: &Harness, table: TableName, built_later: &[&str]) -> (IndexedTable<Flight>, RequestMeter) {
+async fn open(
+    h: &Harness,
+    table: TableName,
+    built_later: &[&str],
+) -> (IndexedTable<Flight>, RequestMeter) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let mut options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let request = Duration::from_millis(500);
-    options.timing = Timing::new(Duration::from_secs(60), request, Duration::ZERO).expect("a long lease");
+    options.timing =
+        Timing::new(Duration::from_secs(60), request, Duration::ZERO).expect("a long lease");
     options.cache = Duration::from_millis(if built_later.is_empty() { 10_000 } else { 200 });
     options.built_later = built_later.iter().map(|name| (*name).to_owned()).collect();
-    (IndexedTable::open(store, table, options).await.expect("a table"), meter)
+    (
+        IndexedTable::open(store, table, options)
+            .await
+            .expect("a table"),
+        meter,
+    )
 }
 
 async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> BulkSummary {
@@ -54,7 +78,11 @@ async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> BulkSummary
 
 async fn assert_in_step(flights: &IndexedTable<Flight>, entries: usize) {
     for index in ["delay", "plane"] {
-        let report = flights.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
+        let report = flights
+            .entities()
+            .scrub(index, ScrubMode::Report)
+            .await
+            .expect("a scrub");
         assert_eq!(report.entries, entries, "{index}");
         assert_eq!(report.dangling, 0, "{index}");
         assert_eq!(report.missing, 0, "{index}");
@@ -74,14 +102,27 @@ pub(crate) async fn groups_hold_entities_with_their_entries(h: &Harness) {
     let elsewhere = 2 * 4;
     assert_eq!(meter.total() - before, 4 + elsewhere + 196 + 4);
     assert_in_step(&flights, 196).await;
-    let early = flights.by(Flight::by_delay("UA").delay_in(..0)).count().await.expect("entries");
-    assert_eq!(early, (0..196).map(flight).filter(|f| f.carrier == "UA" && f.delay < 0).count());
+    let early = flights
+        .by(Flight::by_delay("UA").delay_in(..0))
+        .count()
+        .await
+        .expect("entries");
+    assert_eq!(
+        early,
+        (0..196)
+            .map(flight)
+            .filter(|f| f.carrier == "UA" && f.delay < 0)
+            .count()
+    );
 }
 
 /// An entity that cannot be written does not prevent the writes of the others.
 pub(crate) async fn a_failed_entity_does_not_affect_others(h: &Harness) {
     let (flights, _) = open(h, h.unused_name(), &[]).await;
-    let taken = |number, gate| Flight { gate: Some(gate), ..flight(number) };
+    let taken = |number, gate| Flight {
+        gate: Some(gate),
+        ..flight(number)
+    };
     flights.insert(&taken(1000, 7)).await.expect("a new flight");
     let mut all: Vec<_> = (0..40).map(|n| flight(2 * n)).collect();
     all.push(flight(1000));
@@ -90,7 +131,12 @@ pub(crate) async fn a_failed_entity_does_not_affect_others(h: &Harness) {
     assert_eq!(summary.written, 40, "{summary:?}");
     assert_eq!(summary.failed, 2, "{summary:?}");
     assert_eq!(summary.ambiguous, 0, "{summary:?}");
-    let failed = |failure: &BulkOutcome| (failure.key.row().to_owned(), failure.result.clone().unwrap_err());
+    let failed = |failure: &BulkOutcome| {
+        (
+            failure.key.row().to_owned(),
+            failure.result.clone().unwrap_err(),
+        )
+    };
     let mut failures: Vec<_> = summary.failures.iter().map(failed).collect();
     failures.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(failures[0].0, "flight_001000");
@@ -106,14 +152,22 @@ pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
     const FLIGHTS: u32 = 20;
     let table = h.unused_name();
     let faults = FaultInjector::new(7);
-    let throttled = Fault::Throttle { retry_after: Some(Duration::from_millis(1)) };
+    let throttled = Fault::Throttle {
+        retry_after: Some(Duration::from_millis(1)),
+    };
     faults.add(FaultRule::new(throttled).every(5));
     let slow = Arc::new(LaterIsFaster::new(h.store().clone()));
     let store = Retrying::new(Faulty::new(slow.clone(), faults), RetryPolicy::default());
     let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let flights = IndexedTable::<Flight>::open(store, table, options).await.expect("a table");
-    let all =
-        (0..5).flat_map(|round| (0..FLIGHTS).map(move |number| Flight { delay: round, ..flight(number) }));
+    let flights = IndexedTable::<Flight>::open(store, table, options)
+        .await
+        .expect("a table");
+    let all = (0..5).flat_map(|round| {
+        (0..FLIGHTS).map(move |number| Flight {
+            delay: round,
+            ..flight(number)
+        })
+    });
     let all: Vec<_> = all.collect();
     let options = BulkInsert::default().with_concurrency(8).with_window(7);
     for options in [options, options.with_window(1000)] {
@@ -126,7 +180,9 @@ pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
     }
     slow.begin_again();
     let rows = stream::iter(all.into_iter().map(|flight| flight.to_entity()));
-    let changes = flights.entities().modify_all(rows, options, |_, row| Ok(row.clone()));
+    let changes = flights
+        .entities()
+        .modify_all(rows, options, |_, row| Ok(row.clone()));
     let summary = BulkSummary::of(changes).await.expect("the input is sound");
     assert_eq!((summary.written, summary.failed), (100, 0), "{summary:?}");
     assert_delays(&flights, 4).await;
@@ -135,7 +191,10 @@ pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
 
 async fn assert_delays(flights: &IndexedTable<Flight>, delay: i32) {
     let stored = flights.query().all().await.expect("flights");
-    assert!(stored.iter().all(|flight| flight.delay == delay), "{stored:?}");
+    assert!(
+        stored.iter().all(|flight| flight.delay == delay),
+        "{stored:?}"
+    );
 }
 
 /// An index that is absent during the load is built while writers continue.
@@ -158,7 +217,17 @@ pub(crate) async fn an_absent_index_is_built_after_the_load(h: &Harness) {
     assert_eq!(late.expect("a new flight").entries, Entries::Applied);
     assert!(done.expect("a build").entries >= 60);
     assert_eq!(states.last(), Some(&IndexState::Readable));
-    let of_plane = flights.by(Flight::by_plane("UA0")).all().await.expect("entries");
-    assert_eq!(of_plane.len(), (0..=60).map(flight).filter(|f| f.plane.as_deref() == Some("UA0")).count());
+    let of_plane = flights
+        .by(Flight::by_plane("UA0"))
+        .all()
+        .await
+        .expect("entries");
+    assert_eq!(
+        of_plane.len(),
+        (0..=60)
+            .map(flight)
+            .filter(|f| f.plane.as_deref() == Some("UA0"))
+            .count()
+    );
     assert_in_step(&flights, 61).await;
 }

@@ -12,7 +12,10 @@ use crate::{Harness, TestTable};
 
 fn employee(id: u32, name: &str, manages: bool) -> Entity {
     let entity = Entity::new("Sales", format!("empid_{id:06}")).expect("a legal key");
-    entity.with("Name", name).with("Manages", manages).with("Salary", 100)
+    entity
+        .with("Name", name)
+        .with("Manages", manages)
+        .with("Salary", 100)
 }
 
 fn department() -> Key {
@@ -31,7 +34,10 @@ fn indexes() -> Vec<Index> {
         is_employee(entity).then(key).transpose()
     });
     let copy = Shape::copy("Manager", ["Name"]);
-    vec![manager.with_shape(copy), staff.with_shape(Shape::summary(["Salary"]))]
+    vec![
+        manager.with_shape(copy),
+        staff.with_shape(Shape::summary(["Salary"])),
+    ]
 }
 
 async fn open(store: Arc<dyn TableStore>, table: &TestTable) -> Result<IndexedEntities> {
@@ -40,7 +46,9 @@ async fn open(store: Arc<dyn TableStore>, table: &TestTable) -> Result<IndexedEn
 
 /// Inserts a department with two employees, one of them the manager.
 async fn fill(company: &IndexedEntities) -> Result<()> {
-    company.insert(Entity::from(department()).with("Budget", 1_000)).await?;
+    company
+        .insert(Entity::from(department()).with("Budget", 1_000))
+        .await?;
     company.insert(employee(1, "Ken", true)).await?;
     company.insert(employee(2, "Kim", false)).await?;
     Ok(())
@@ -56,7 +64,11 @@ struct Facts {
 
 impl Facts {
     fn new(manager: &str, employees: i64, salaries: i64) -> Self {
-        Self { manager: Some(manager.to_owned()), employees, salaries }
+        Self {
+            manager: Some(manager.to_owned()),
+            employees,
+            salaries,
+        }
     }
 }
 
@@ -66,12 +78,18 @@ async fn facts(table: &TestTable) -> Facts {
         Some(ValueRef::String(name)) => Some(name.to_owned()),
         _ => None,
     };
-    let staff = table.existing(&Key::new("Sales", "staff").expect("a legal key")).await;
+    let staff = table
+        .existing(&Key::new("Sales", "staff").expect("a legal key"))
+        .await;
     let number = |name| match staff.get(name) {
         Some(ValueRef::Int64(number)) => number,
         other => panic!("{name}: {other:?}"),
     };
-    Facts { manager, employees: number("Count"), salaries: number("SumSalary") }
+    Facts {
+        manager,
+        employees: number("Count"),
+        salaries: number("SumSalary"),
+    }
 }
 
 /// A copy and a sum change in the group transaction of their source. A department is read by one point query.
@@ -82,11 +100,16 @@ pub(crate) async fn copies_and_sums_change_in_the_entitys_group(harness: &Harnes
     let company = open(metered, &table).await.expect("a new table");
     fill(&company).await.expect("new entities");
     assert_eq!(facts(&table).await, Facts::new("Ken", 2, 200));
-    let (renamed, cost) = meter.measure(company.upsert(employee(1, "Kenneth", true))).await;
+    let (renamed, cost) = meter
+        .measure(company.upsert(employee(1, "Kenneth", true)))
+        .await;
     renamed.expect("an update");
     assert_eq!(cost.of_kind(table_core::store::OperationKind::Transact), 1);
     assert_eq!(facts(&table).await, Facts::new("Kenneth", 2, 200));
-    let kim = company.get_existing(employee(2, "Kim", false).key()).await.expect("the employee");
+    let kim = company
+        .get_existing(employee(2, "Kim", false).key())
+        .await
+        .expect("the employee");
     company.delete(&kim).await.expect("a delete");
     assert_eq!(facts(&table).await, Facts::new("Kenneth", 1, 100));
 }
@@ -97,7 +120,9 @@ pub(crate) async fn copies_and_sums_are_in_step_after_a_crash(harness: &Harness)
     for point in CrashPoint::ALL {
         for request in 1.. {
             let table = harness.table().await;
-            let healthy = open(table.store().clone(), &table).await.expect("a new table");
+            let healthy = open(table.store().clone(), &table)
+                .await
+                .expect("a new table");
             fill(&healthy).await.expect("new entities");
             let faults = FaultInjector::new(0);
             let faulty = Arc::new(Faulty::new(table.store().clone(), faults.clone()));
@@ -105,9 +130,18 @@ pub(crate) async fn copies_and_sums_are_in_step_after_a_crash(harness: &Harness)
             faults.crash_at(request, point);
             let answer = crashing.upsert(employee(1, "Kenneth", true)).await;
             let stored = table.existing(employee(1, "", true).key()).await;
-            let Some(ValueRef::String(name)) = stored.get("Name") else { panic!("no name") };
-            assert_eq!(facts(&table).await, Facts::new(name, 2, 200), "{point:?} at {request}");
-            assert!(answer.is_err() || name == "Kenneth", "an acknowledged write is lost");
+            let Some(ValueRef::String(name)) = stored.get("Name") else {
+                panic!("no name")
+            };
+            assert_eq!(
+                facts(&table).await,
+                Facts::new(name, 2, 200),
+                "{point:?} at {request}"
+            );
+            assert!(
+                answer.is_err() || name == "Kenneth",
+                "an acknowledged write is lost"
+            );
             if !faults.is_crashed() {
                 break;
             }

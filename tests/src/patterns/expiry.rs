@@ -30,9 +30,12 @@ const DAY: i64 = Clock::DAY;
 /// An operator has looked at the expiries of the types of the tests. On a service, upkeep obeys no other.
 pub(crate) fn trusting(upkeep: Upkeep) -> Upkeep {
     let properties = ["Until", "Deleted", "End", "until", "deleted"];
-    let expiries =
-        ["Session", "Ticket", "Hint", "Note"].iter().flat_map(|of| properties.map(|name| (of, name)));
-    expiries.fold(upkeep, |upkeep, (of, property)| upkeep.trust_expiry(of, property))
+    let expiries = ["Session", "Ticket", "Hint", "Note"]
+        .iter()
+        .flat_map(|of| properties.map(|name| (of, name)));
+    expiries.fold(upkeep, |upkeep, (of, property)| {
+        upkeep.trust_expiry(of, property)
+    })
 }
 
 macro_rules! session {
@@ -68,9 +71,24 @@ session!(Plain, [], partition_key, []);
 session!(
     Indexed,
     [
-        index(name, partition_key = "name_{name}", row_key = "x", unique = "table"),
-        index(local, row_key = "local_{name}", unique = "partition", payload = full),
-        index(state, partition_key = "state_{state}", row_key = "{p}_{r}", payload = fields(until, deleted)),
+        index(
+            name,
+            partition_key = "name_{name}",
+            row_key = "x",
+            unique = "table"
+        ),
+        index(
+            local,
+            row_key = "local_{name}",
+            unique = "partition",
+            payload = full
+        ),
+        index(
+            state,
+            partition_key = "state_{state}",
+            row_key = "{p}_{r}",
+            payload = fields(until, deleted)
+        ),
         index(reference, row_key = "reference_{name}_{r}"),
         index(listed, row_key = "listed_{state}", shape = list)
     ],
@@ -78,11 +96,21 @@ session!(
     []
 );
 // An index over few properties: a patch has the others.
-session!(Named, [index(name, row_key = "named_{name}", unique = "partition")], partition_key, []);
+session!(
+    Named,
+    [index(name, row_key = "named_{name}", unique = "partition")],
+    partition_key,
+    []
+);
 session!(Large, [], partition_key, [large(over = 16)]);
 session!(
     LargeIndexed,
-    [index(name, partition_key = "name_{name}", row_key = "x", unique = "table")],
+    [index(
+        name,
+        partition_key = "name_{name}",
+        row_key = "x",
+        unique = "table"
+    )],
     partition_key,
     [large(over = 16)]
 );
@@ -119,10 +147,19 @@ impl World {
     fn with(harness: &Harness, blobs: Arc<dyn ObjectStore>) -> Self {
         let (raw, clock) = (Arc::clone(harness.store()), Clock::start());
         let (store, table) = (clock.over(&raw), harness.unused_name());
-        Self { raw, store, table, blobs, clock }
+        Self {
+            raw,
+            store,
+            table,
+            blobs,
+            clock,
+        }
     }
 
-    pub(super) async fn indexed(&self, store: &Arc<dyn TableStore>) -> Result<IndexedTable<Indexed>> {
+    pub(super) async fn indexed(
+        &self,
+        store: &Arc<dyn TableStore>,
+    ) -> Result<IndexedTable<Indexed>> {
         IndexedTable::open(Arc::clone(store), self.table.clone(), options()).await
     }
 
@@ -131,32 +168,58 @@ impl World {
         store: &Arc<dyn TableStore>,
     ) -> Result<LargeTable<LargeIndexed>> {
         let (store, blobs) = (Arc::clone(store), Arc::clone(&self.blobs));
-        LargeTable::open(store, self.table.clone(), blobs, LargeOptions::default(), options()).await
+        LargeTable::open(
+            store,
+            self.table.clone(),
+            blobs,
+            LargeOptions::default(),
+            options(),
+        )
+        .await
     }
 
     pub(super) async fn blob_count(&self) -> usize {
-        self.blobs.list(None).try_fold(0, async |count, _| Ok(count + 1)).await.expect("blobs")
+        self.blobs
+            .list(None)
+            .try_fold(0, async |count, _| Ok(count + 1))
+            .await
+            .expect("blobs")
     }
 
     /// Upkeep by a process that knows no type.
     fn upkeep(&self) -> Upkeep {
         let upkeep = trusting(Upkeep::new(Arc::clone(&self.store))).tables([self.table.clone()]);
-        upkeep.with_options(options()).expire_every(Duration::ZERO).scrub_every(None).collect_every(None)
+        upkeep
+            .with_options(options())
+            .expire_every(Duration::ZERO)
+            .scrub_every(None)
+            .collect_every(None)
     }
 
     /// Sweeps once, with the blobs of large values.
     pub(super) async fn sweep(&self) -> ExpiryUpkeep {
-        let upkeep = self.upkeep().blobs(Arc::clone(&self.blobs), LargeOptions::default());
+        let upkeep = self
+            .upkeep()
+            .blobs(Arc::clone(&self.blobs), LargeOptions::default());
         let report = upkeep.run_once().await.expect("a round");
         assert_eq!(report.errors().count(), 0, "{report:?}");
         assert_eq!(report.due().count(), 0, "{report:?}");
-        report.tables[&self.table].expiry.clone().expect("a type that expires")
+        report.tables[&self.table]
+            .expiry
+            .clone()
+            .expect("a type that expires")
     }
 
     /// The number of rows that are not of the manifest, and not of the journal.
     async fn rows(&self) -> usize {
-        let rows = self.raw.query_all(&self.table, &Query::new()).await.expect("rows");
-        rows.iter().filter(|row| !row.key().partition().starts_with("~~")).count()
+        let rows = self
+            .raw
+            .query_all(&self.table, &Query::new())
+            .await
+            .expect("rows");
+        rows.iter()
+            .filter(|row| !row.key().partition().starts_with("~~"))
+            .count()
     }
 }
 
@@ -207,7 +270,12 @@ macro_rules! every_layout {
 /// The number of entities of the partition.
 macro_rules! count {
     ($table:expr, $of:ident) => {
-        $table.query().partition($of::partition("p").expect("a key")).count().await.expect("a count")
+        $table
+            .query()
+            .partition($of::partition("p").expect("a key"))
+            .count()
+            .await
+            .expect("a count")
     };
 }
 
@@ -217,20 +285,41 @@ macro_rules! reads_of {
         let table = open!(world, $of);
         let key = |r: u32| $of::key("p", r).expect("a key");
         let of = stringify!($of);
-        table.insert(&$of::new(1, Some(world.clock.after(10 * SECOND)))).await.expect("a new entity");
-        table.insert(&$of::new(2, None)).await.expect("a new entity");
+        table
+            .insert(&$of::new(1, Some(world.clock.after(10 * SECOND))))
+            .await
+            .expect("a new entity");
+        table
+            .insert(&$of::new(2, None))
+            .await
+            .expect("a new entity");
         assert_eq!(count!(table, $of), 2, "{of}");
         assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}");
 
         world.clock.advance(10 * SECOND);
         assert!(table.get(key(1)).await.expect("a read").is_none(), "{of}");
-        assert!(table.get_existing(key(1)).await.expect_err("missing").is_entity_not_found(), "{of}");
+        assert!(
+            table
+                .get_existing(key(1))
+                .await
+                .expect_err("missing")
+                .is_entity_not_found(),
+            "{of}"
+        );
         assert!(table.get(key(2)).await.expect("a read").is_some(), "{of}");
         assert_eq!(count!(table, $of), 1, "{of}");
-        let all = table.query().partition($of::partition("p").expect("a key")).all().await.expect("a query");
+        let all = table
+            .query()
+            .partition($of::partition("p").expect("a key"))
+            .all()
+            .await
+            .expect("a query");
         assert_eq!(all.len(), 1, "{of}");
         let everything = table.clone().with_hidden();
-        assert!(everything.get(key(1)).await.expect("a read").is_some(), "{of}");
+        assert!(
+            everything.get(key(1)).await.expect("a read").is_some(),
+            "{of}"
+        );
         assert_eq!(count!(everything, $of), 2, "{of}");
 
         // What keeps a part of the entity treats it as missing. What renews it keeps the rest.
@@ -238,7 +327,14 @@ macro_rules! reads_of {
             entity.state = Some(2);
             Ok(())
         };
-        assert!(table.update(key(1), touch).await.expect_err("missing").is_entity_not_found(), "{of}");
+        assert!(
+            table
+                .update(key(1), touch)
+                .await
+                .expect_err("missing")
+                .is_entity_not_found(),
+            "{of}"
+        );
         let until = world.clock.after(10 * SECOND);
         let renew = |entity: &mut $of| {
             entity.until = Some(until);
@@ -250,10 +346,18 @@ macro_rules! reads_of {
 
         // A new entity with the key of an expired one replaces all of it.
         world.clock.advance(10 * SECOND);
-        let new = $of { name: None, state: None, ..$of::new(1, None) };
+        let new = $of {
+            name: None,
+            state: None,
+            ..$of::new(1, None)
+        };
         table.insert(&new).await.expect("the key is free");
         assert!(table.insert(&new).await.is_err(), "{of}: the key is taken");
-        assert_eq!(table.get_existing(key(1)).await.expect("a read").state, None, "{of}");
+        assert_eq!(
+            table.get_existing(key(1)).await.expect("a read").state,
+            None,
+            "{of}"
+        );
         table
             .update(key(1), |entity| {
                 entity.until = Some(until);
@@ -261,10 +365,22 @@ macro_rules! reads_of {
             })
             .await
             .expect("an update");
-        let merged = $of { name: None, state: None, text: "new".into(), ..$of::new(1, None) };
-        table.insert_or_merge(&merged).await.expect("the key is free");
+        let merged = $of {
+            name: None,
+            state: None,
+            text: "new".into(),
+            ..$of::new(1, None)
+        };
+        table
+            .insert_or_merge(&merged)
+            .await
+            .expect("the key is free");
         let now = table.get_existing(key(1)).await.expect("a read");
-        assert_eq!((now.until, now.text.as_str()), (None, "new"), "{of}: not merged into what has expired");
+        assert_eq!(
+            (now.until, now.text.as_str()),
+            (None, "new"),
+            "{of}: not merged into what has expired"
+        );
     }};
 }
 
@@ -276,7 +392,8 @@ pub(super) async fn reads_leave_out_what_has_expired(harness: &Harness) {
 /// While the number of buckets changes, an expired entity in its previous bucket is replaced as one in its new bucket.
 pub(super) async fn inserts_replace_expired_entities_in_previous_buckets(harness: &Harness) {
     let world = World::new(harness).await;
-    let earlier = open!(@created SpreadTable::<EarlierSpread>::new(world.store.clone(), world.table.clone()));
+    let earlier =
+        open!(@created SpreadTable::<EarlierSpread>::new(world.store.clone(), world.table.clone()));
     for r in 0..12 {
         let entity = EarlierSpread::new(r, Some(world.clock.after(10 * SECOND)));
         earlier.insert(&entity).await.expect("a new entity");
@@ -287,27 +404,62 @@ pub(super) async fn inserts_replace_expired_entities_in_previous_buckets(harness
         let before = earlier.stored_key(EarlierSpread::key("p", *r).expect("a key"));
         before.expect("a key") == table.stored_key(key(*r)).expect("a key")
     };
-    assert!((1..12).contains(&(0..12).filter(stays).count()), "some entities move, and some stay");
-    let new = |r: u32| Spread { name: None, ..Spread::new(r, None) };
-    assert!(table.insert(&new(0)).await.expect_err("it is valid").is_already_exists());
+    assert!(
+        (1..12).contains(&(0..12).filter(stays).count()),
+        "some entities move, and some stay"
+    );
+    let new = |r: u32| Spread {
+        name: None,
+        ..Spread::new(r, None)
+    };
+    assert!(
+        table
+            .insert(&new(0))
+            .await
+            .expect_err("it is valid")
+            .is_already_exists()
+    );
     table.soft_delete(key(11)).await.expect("a deletion");
     world.clock.advance(10 * SECOND);
     for r in 0..10 {
         if r % 2 == 0 {
             table.insert(&new(r)).await.expect("the key is free");
         } else {
-            table.insert_or_merge(&new(r)).await.expect("the key is free");
+            table
+                .insert_or_merge(&new(r))
+                .await
+                .expect("the key is free");
         }
-        assert_eq!(table.get_existing(key(r)).await.expect("a read").name, None, "{r}");
-        assert!(table.insert(&new(r)).await.expect_err("taken").is_already_exists(), "{r}");
+        assert_eq!(
+            table.get_existing(key(r)).await.expect("a read").name,
+            None,
+            "{r}"
+        );
+        assert!(
+            table
+                .insert(&new(r))
+                .await
+                .expect_err("taken")
+                .is_already_exists(),
+            "{r}"
+        );
     }
     assert_eq!(count!(table, Spread), 10);
     table.migrate().await.expect("a migration");
     assert_eq!(count!(table, Spread), 10);
     for r in 0..10 {
-        assert_eq!(table.get_existing(key(r)).await.expect("a read").name, None, "{r}");
+        assert_eq!(
+            table.get_existing(key(r)).await.expect("a read").name,
+            None,
+            "{r}"
+        );
     }
-    table.clone().with_hidden().get_existing(key(10)).await.expect("an entity that is not replaced is moved");
+    table
+        .clone()
+        .with_hidden()
+        .get_existing(key(10))
+        .await
+        .expect("an entity that is not replaced is moved");
 }
 
 macro_rules! merges_of {
@@ -315,12 +467,32 @@ macro_rules! merges_of {
         let world = World::new($harness).await;
         let table = open!(world, $of);
         let key = || $of::key("p", 1).expect("a key");
-        table.insert(&$of::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        table
+            .insert(&$of::new(1, Some(world.clock.now())))
+            .await
+            .expect("a new entity");
         let patch = $of::patch().until(world.clock.after(SECOND));
-        let merged = table.merge(key(), &patch, IfMatch::Any).await.err().expect("missing");
-        assert!(merged.is_entity_not_found(), "{}: {merged}", stringify!($of));
-        table.clone().with_hidden().merge(key(), &patch, IfMatch::Any).await.expect("a renewal");
-        assert!(table.get(key()).await.expect("a read").is_some(), "{}", stringify!($of));
+        let merged = table
+            .merge(key(), &patch, IfMatch::Any)
+            .await
+            .err()
+            .expect("missing");
+        assert!(
+            merged.is_entity_not_found(),
+            "{}: {merged}",
+            stringify!($of)
+        );
+        table
+            .clone()
+            .with_hidden()
+            .merge(key(), &patch, IfMatch::Any)
+            .await
+            .expect("a renewal");
+        assert!(
+            table.get(key()).await.expect("a read").is_some(),
+            "{}",
+            stringify!($of)
+        );
     }};
 }
 
@@ -340,29 +512,73 @@ macro_rules! deletions_of {
         let key = |r: u32| $of::key("p", r).expect("a key");
         let of = stringify!($of);
         for r in [1, 2, 3] {
-            table.insert(&$of::new(r, None)).await.expect("a new entity");
+            table
+                .insert(&$of::new(r, None))
+                .await
+                .expect("a new entity");
         }
         let rows = world.rows().await;
         table.soft_delete(key(1)).await.expect("a deletion");
         table.soft_delete(key(2)).await.expect("a deletion");
         assert!(table.get(key(1)).await.expect("a read").is_none(), "{of}");
-        assert!(table.soft_delete(key(1)).await.expect_err("missing").is_entity_not_found(), "{of}");
-        assert!(table.insert(&$of::new(1, None)).await.is_err(), "{of}: the key is kept");
-        let merged = table.insert_or_merge(&$of::new(1, None)).await.err().expect("kept");
-        assert!(merged.to_string().contains("restore it first"), "{of}: {merged}");
-        assert_eq!((world.sweep().await.removed, world.rows().await), (0, rows), "{of}: kept for a week");
+        assert!(
+            table
+                .soft_delete(key(1))
+                .await
+                .expect_err("missing")
+                .is_entity_not_found(),
+            "{of}"
+        );
+        assert!(
+            table.insert(&$of::new(1, None)).await.is_err(),
+            "{of}: the key is kept"
+        );
+        let merged = table
+            .insert_or_merge(&$of::new(1, None))
+            .await
+            .err()
+            .expect("kept");
+        assert!(
+            merged.to_string().contains("restore it first"),
+            "{of}: {merged}"
+        );
+        assert_eq!(
+            (world.sweep().await.removed, world.rows().await),
+            (0, rows),
+            "{of}: kept for a week"
+        );
 
         let restored = table.restore(key(1)).await.expect("a restore");
-        assert_eq!((restored.deleted, restored.text.clone()), (None, "text".repeat(20)), "{of}");
+        assert_eq!(
+            (restored.deleted, restored.text.clone()),
+            (None, "text".repeat(20)),
+            "{of}"
+        );
         assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}");
 
         world.clock.advance(7 * DAY);
         let swept = world.sweep().await;
         assert_eq!((swept.removed, swept.failed), (1, 0), "{of}: {swept:?}");
-        assert!(table.restore(key(2)).await.expect_err("removed").is_entity_not_found(), "{of}");
-        assert!(table.get(key(1)).await.expect("a read").is_some(), "{of}: restored");
-        assert!(table.get(key(3)).await.expect("a read").is_some(), "{of}: never deleted");
-        table.insert(&$of::new(2, None)).await.expect("the key is free");
+        assert!(
+            table
+                .restore(key(2))
+                .await
+                .expect_err("removed")
+                .is_entity_not_found(),
+            "{of}"
+        );
+        assert!(
+            table.get(key(1)).await.expect("a read").is_some(),
+            "{of}: restored"
+        );
+        assert!(
+            table.get(key(3)).await.expect("a read").is_some(),
+            "{of}: never deleted"
+        );
+        table
+            .insert(&$of::new(2, None))
+            .await
+            .expect("the key is free");
         assert_eq!(world.rows().await, rows, "{of}");
     }};
 }
@@ -380,14 +596,28 @@ macro_rules! sweep_of {
         let empty = world.rows().await;
         for r in 0..5 {
             let until = Some(world.clock.after(SECOND)).filter(|_| r != 3);
-            table.insert(&$of::new(r, until)).await.expect("a new entity");
+            table
+                .insert(&$of::new(r, until))
+                .await
+                .expect("a new entity");
         }
         assert_eq!(world.sweep().await.removed, 0, "{of}");
         world.clock.advance(SECOND);
         let swept = world.sweep().await;
-        assert_eq!((swept.removed, swept.failed, swept.sweeps), (4, 0, 1), "{of}: {swept:?}");
-        assert_eq!(swept.types.into_iter().collect::<Vec<_>>(), ["Session"], "{of}");
-        let all = table.with_hidden().query().partition($of::partition("p").expect("a key"));
+        assert_eq!(
+            (swept.removed, swept.failed, swept.sweeps),
+            (4, 0, 1),
+            "{of}: {swept:?}"
+        );
+        assert_eq!(
+            swept.types.into_iter().collect::<Vec<_>>(),
+            ["Session"],
+            "{of}"
+        );
+        let all = table
+            .with_hidden()
+            .query()
+            .partition($of::partition("p").expect("a key"));
         assert_eq!(all.all().await.expect("a query").len(), 1, "{of}");
         let one = (world.rows().await - empty, world.blob_count().await);
         // The one that stays has its rows and its blob; nothing of the others is left.
@@ -412,7 +642,10 @@ pub(super) async fn sweeps_remove_everything_of_expired_entities(harness: &Harne
 pub(super) async fn a_sweep_without_blobs_leaves_their_entities(harness: &Harness) {
     let world = World::new(harness).await;
     let table = open!(world, Large);
-    table.insert(&Large::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    table
+        .insert(&Large::new(1, Some(world.clock.now())))
+        .await
+        .expect("a new entity");
     let report = world.upkeep().run_once().await.expect("a round");
     let due = |(table, part, due): (&TableName, Part<'_>, Option<&Due>)| {
         let is_it = part == Part::Expiry && matches!(due, Some(Due::NoLargeBlobs));
@@ -428,17 +661,27 @@ pub(super) async fn a_sweep_without_blobs_leaves_their_entities(harness: &Harnes
 pub(super) async fn lookups_leave_out_what_has_expired(harness: &Harness) {
     let world = World::new(harness).await;
     let meter = RequestMeter::new();
-    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+    let metered: Arc<dyn TableStore> =
+        Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
     let table = world.indexed(&metered).await.expect("a table");
     for r in 1..4 {
         let until = (r < 3).then(|| world.clock.after(SECOND));
-        table.insert(&Indexed { state: Some(7), ..Indexed::new(r, until) }).await.expect("a new entity");
+        table
+            .insert(&Indexed {
+                state: Some(7),
+                ..Indexed::new(r, until)
+            })
+            .await
+            .expect("a new entity");
     }
     let of_state = || table.by(Indexed::by_state(7));
     let of_list = || table.by(Indexed::by_listed("p").state(7));
     let of_name = || table.by(Indexed::by_local("p").name("name1"));
     assert_eq!(
-        (of_state().count().await.expect("a count"), of_list().all().await.expect("a lookup").len()),
+        (
+            of_state().count().await.expect("a count"),
+            of_list().all().await.expect("a lookup").len()
+        ),
         (3, 3)
     );
     world.clock.advance(SECOND);
@@ -446,19 +689,42 @@ pub(super) async fn lookups_leave_out_what_has_expired(harness: &Harness) {
     // The entries hold the times: 1 request for the page, none for the entities.
     assert_eq!((count.expect("a count"), cost.total()), (1, 1));
     assert_eq!(of_state().all().await.expect("a lookup").len(), 1);
-    assert_eq!(of_state().first().await.expect("a lookup").map(|found| found.r), Some(3));
+    assert_eq!(
+        of_state()
+            .first()
+            .await
+            .expect("a lookup")
+            .map(|found| found.r),
+        Some(3)
+    );
     assert_eq!(of_list().all().await.expect("a lookup").len(), 1);
     assert_eq!(of_list().count().await.expect("a count"), 1);
     let (found, cost) = meter.measure(of_name().get()).await;
-    assert_eq!((found.expect("a lookup"), cost.total()), (None, 1), "the entry is a copy of the entity");
+    assert_eq!(
+        (found.expect("a lookup"), cost.total()),
+        (None, 1),
+        "the entry is a copy of the entity"
+    );
     // Entries that are references do not hold the times: a count reads the entities.
     let of_reference = || table.by(Indexed::by_reference("p").name("name1"));
     let (count, cost) = meter.measure(of_reference().count()).await;
     assert_eq!((count.expect("a count"), cost.total()), (0, 2));
     let everything = table.clone().with_hidden();
-    assert_eq!(everything.by(Indexed::by_state(7)).count().await.expect("a count"), 3);
     assert_eq!(
-        everything.by(Indexed::by_name("name1")).first().await.expect("a lookup").map(|found| found.r),
+        everything
+            .by(Indexed::by_state(7))
+            .count()
+            .await
+            .expect("a count"),
+        3
+    );
+    assert_eq!(
+        everything
+            .by(Indexed::by_name("name1"))
+            .first()
+            .await
+            .expect("a lookup")
+            .map(|found| found.r),
         Some(1)
     );
 }
@@ -466,8 +732,17 @@ pub(super) async fn lookups_leave_out_what_has_expired(harness: &Harness) {
 pub(super) async fn assert_in_step(table: &IndexedTable<Indexed>, what: &str) {
     table.flush().await;
     for index in Indexed::SCHEMA.indexes {
-        let found = table.entities().scrub(&index.name, ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((found.dangling, found.missing, found.taken_keys), (0, 0, 0), "{what}: {}", index.name);
+        let found = table
+            .entities()
+            .scrub(&index.name, ScrubMode::Report)
+            .await
+            .expect("a scrub");
+        assert_eq!(
+            (found.dangling, found.missing, found.taken_keys),
+            (0, 0, 0),
+            "{what}: {}",
+            index.name
+        );
     }
 }
 
@@ -478,32 +753,51 @@ pub(super) async fn a_sweep_leaves_what_is_renewed(harness: &Harness) {
         let world = World::without_blobs(harness);
         let table = open!(world, Indexed);
         for r in [1, 2] {
-            table.insert(&Indexed::new(r, Some(world.clock.now()))).await.expect("a new entity");
+            table
+                .insert(&Indexed::new(r, Some(world.clock.now())))
+                .await
+                .expect("a new entity");
         }
-        let (others, until, done) =
-            (table.clone().with_hidden(), world.clock.after(DAY), Arc::new(AtomicU32::new(0)));
+        let (others, until, done) = (
+            table.clone().with_hidden(),
+            world.clock.after(DAY),
+            Arc::new(AtomicU32::new(0)),
+        );
         let flag = Arc::clone(&done);
         let renew = async move {
             let renew = |entity: &mut Indexed| {
                 entity.until = Some(until);
                 Ok(())
             };
-            let renewed = others.update(Indexed::key("p", 1).expect("a key"), renew).await.is_ok();
+            let renewed = others
+                .update(Indexed::key("p", 1).expect("a key"), renew)
+                .await
+                .is_ok();
             flag.store(1 + u32::from(renewed), Ordering::Relaxed);
         };
         let store = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), renew));
-        let upkeep =
-            trusting(Upkeep::new(store.clone() as Arc<dyn TableStore>)).tables([world.table.clone()]);
-        let upkeep = upkeep.with_options(options()).expire_every(Duration::ZERO).scrub_every(None);
+        let upkeep = trusting(Upkeep::new(store.clone() as Arc<dyn TableStore>))
+            .tables([world.table.clone()]);
+        let upkeep = upkeep
+            .with_options(options())
+            .expire_every(Duration::ZERO)
+            .scrub_every(None);
         store.arm(request);
         let report = upkeep.run_once().await.expect("a round");
         if !store.has_run() {
             break;
         }
-        let removed = report.tables[&world.table].expiry.as_ref().map_or(0, |expiry| expiry.removed);
+        let removed = report.tables[&world.table]
+            .expiry
+            .as_ref()
+            .map_or(0, |expiry| expiry.removed);
         let renewed = done.load(Ordering::Relaxed) == 2;
         let what = format!("renewed before request {request}: {report:?}");
-        let lives = table.get(Indexed::key("p", 1).expect("a key")).await.expect("a read").is_some();
+        let lives = table
+            .get(Indexed::key("p", 1).expect("a key"))
+            .await
+            .expect("a read")
+            .is_some();
         assert_eq!(lives, renewed, "{what}");
         assert_eq!(removed, if renewed { 1 } else { 2 }, "{what}");
         assert_in_step(&table, &what).await;
@@ -518,12 +812,18 @@ pub(super) async fn a_sweep_can_fail_at_any_request(harness: &Harness) {
         let world = World::without_blobs(harness);
         let table = open!(world, Indexed);
         for r in [1, 2] {
-            table.insert(&Indexed::new(r, Some(world.clock.now()))).await.expect("a new entity");
+            table
+                .insert(&Indexed::new(r, Some(world.clock.now())))
+                .await
+                .expect("a new entity");
         }
         // The rest of the inserts must not share the requests of the sweep.
         table.flush().await;
-        let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(&world.store), run.faults.clone()));
-        let upkeep = trusting(Upkeep::new(faulty)).tables([world.table.clone()]).with_options(options());
+        let faulty: Arc<dyn TableStore> =
+            Arc::new(Faulty::new(Arc::clone(&world.store), run.faults.clone()));
+        let upkeep = trusting(Upkeep::new(faulty))
+            .tables([world.table.clone()])
+            .with_options(options());
         let upkeep = upkeep.expire_every(Duration::ZERO).scrub_every(None);
         run.begin();
         let _report = upkeep.run_once().await.expect("a report");
@@ -532,10 +832,19 @@ pub(super) async fn a_sweep_can_fail_at_any_request(harness: &Harness) {
             world.upkeep().run_once().await.expect("a round");
         }
         assert_in_step(&table, &run.to_string()).await;
-        let all = table.clone().with_hidden().query().count().await.expect("a count");
+        let all = table
+            .clone()
+            .with_hidden()
+            .query()
+            .count()
+            .await
+            .expect("a count");
         assert_eq!(all, 0, "{run}");
         for r in [1, 2] {
-            table.insert(&Indexed::new(r, None)).await.expect("keys and values are free");
+            table
+                .insert(&Indexed::new(r, None))
+                .await
+                .expect("keys and values are free");
         }
     })
     .await;
@@ -557,30 +866,75 @@ struct Ticket {
 pub(super) async fn a_sweep_finds_entities_by_an_index_on_the_time(harness: &Harness) {
     let world = World::new(harness).await;
     let store = world.store.clone();
-    let table = IndexedTable::<Ticket>::open(store, world.table.clone(), options()).await.expect("a table");
-    let ends = [Some(0), Some(0), Some(3_700 * SECOND), Some(7_300 * SECOND), Some(DAY), None];
+    let table = IndexedTable::<Ticket>::open(store, world.table.clone(), options())
+        .await
+        .expect("a table");
+    let ends = [
+        Some(0),
+        Some(0),
+        Some(3_700 * SECOND),
+        Some(7_300 * SECOND),
+        Some(DAY),
+        None,
+    ];
     for (end, r) in ends.into_iter().zip(0..) {
         let until = end.map(|end| world.clock.after(end));
-        table.insert(&Ticket { p: "p".into(), r, until }).await.expect("a new entity");
+        table
+            .insert(&Ticket {
+                p: "p".into(),
+                r,
+                until,
+            })
+            .await
+            .expect("a new entity");
     }
     world.clock.advance(3_800 * SECOND);
     assert_eq!(world.sweep().await.removed, 3);
-    let left = table.clone().with_hidden().query().all().await.expect("a query");
+    let left = table
+        .clone()
+        .with_hidden()
+        .query()
+        .all()
+        .await
+        .expect("a query");
     assert_eq!(left.iter().map(|one| one.r).collect::<Vec<_>>(), [3, 4, 5]);
 
     // Without its entry an expired entity is not found: the sweep does not scan the table.
     let day = world.clock.after(DAY);
     let entry = Query::new().with_filter(Filter::starts_with(Filter::PARTITION_KEY, "end_"));
-    let entries = world.raw.query_all(&world.table, &entry).await.expect("entries");
-    let first = entries.into_iter().min_by(|a, b| a.key().cmp(b.key())).expect("an entry").key().clone();
-    world.raw.write(&world.table, Operation::Delete(first, IfMatch::Any)).await.expect("a deletion");
+    let entries = world
+        .raw
+        .query_all(&world.table, &entry)
+        .await
+        .expect("entries");
+    let first = entries
+        .into_iter()
+        .min_by(|a, b| a.key().cmp(b.key()))
+        .expect("an entry")
+        .key()
+        .clone();
+    world
+        .raw
+        .write(&world.table, Operation::Delete(first, IfMatch::Any))
+        .await
+        .expect("a deletion");
     world.clock.advance(day.get() - world.clock.now().get());
     assert_eq!(world.sweep().await.removed, 1);
     assert_eq!(world.sweep().await.removed, 0);
-    let scrubbed = table.entities().scrub("end", ScrubMode::Repair).await.expect("a scrub");
+    let scrubbed = table
+        .entities()
+        .scrub("end", ScrubMode::Repair)
+        .await
+        .expect("a scrub");
     assert_eq!(scrubbed.missing, 1);
     assert_eq!(world.sweep().await.removed, 1);
-    let left = table.clone().with_hidden().query().all().await.expect("a query");
+    let left = table
+        .clone()
+        .with_hidden()
+        .query()
+        .all()
+        .await
+        .expect("a query");
     assert_eq!(left.iter().map(|one| one.r).collect::<Vec<_>>(), [5]);
 }
 
@@ -588,7 +942,8 @@ pub(super) async fn a_sweep_finds_entities_by_an_index_on_the_time(harness: &Har
 pub(super) async fn requests_are_as_documented(harness: &Harness) {
     let world = World::new(harness).await;
     let meter = RequestMeter::new();
-    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+    let metered: Arc<dyn TableStore> =
+        Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
     let table = Table::<Plain>::new(metered.clone(), world.table.clone()).expect("a table");
     table.create_if_missing().await.expect("a new table");
     let past = Some(world.clock.now());
@@ -609,14 +964,24 @@ pub(super) async fn requests_are_as_documented(harness: &Harness) {
         entity.until = past;
         Ok(())
     };
-    let (renewed, cost) = meter.measure(table.clone().with_hidden().update(key(), renew)).await;
+    let (renewed, cost) = meter
+        .measure(table.clone().with_hidden().update(key(), renew))
+        .await;
     assert_eq!((renewed.expect("a renewal").until, cost.total()), (past, 2));
     for r in 2..150 {
-        table.insert(&Plain::new(r, past)).await.expect("a new entity");
+        table
+            .insert(&Plain::new(r, past))
+            .await
+            .expect("a new entity");
     }
-    let upkeep = trusting(Upkeep::new(metered)).tables([world.table.clone()]).with_options(options());
+    let upkeep = trusting(Upkeep::new(metered))
+        .tables([world.table.clone()])
+        .with_options(options());
     let (report, cost) = meter.measure(upkeep.run_once()).await;
-    let removed = report.expect("a round").tables[&world.table].expiry.as_ref().map(|expiry| expiry.removed);
+    let removed = report.expect("a round").tables[&world.table]
+        .expiry
+        .as_ref()
+        .map(|expiry| expiry.removed);
     // The manifest of the round; 3 for the row `expiry`; 1 page; 2 groups.
     assert_eq!((removed, cost.total()), (Some(150), 1 + 3 + 1 + 2));
 }
@@ -628,18 +993,29 @@ pub(super) async fn expired_slices_are_dropped(harness: &Harness) {
     for day in ["20130101", "20130102"] {
         harness.clean_up(&format!("{family}{day}").parse().expect("a legal name"));
     }
-    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+    let metered: Arc<dyn TableStore> =
+        Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
     let slices = TimeSlices::<Plain>::by_expiry(metered, &family, Every::Day).expect("a family");
     let (soon, later) = (world.clock.after(SECOND), world.clock.after(DAY + SECOND));
     for r in 0..20 {
-        slices.insert(&Plain::new(r, Some(if r < 10 { soon } else { later }))).await.expect("a new entity");
+        slices
+            .insert(&Plain::new(r, Some(if r < 10 { soon } else { later })))
+            .await
+            .expect("a new entity");
     }
     let key = || Plain::key("p", 1).expect("a key");
     assert!(slices.get(soon, key()).await.expect("a read").is_some());
     world.clock.advance(SECOND);
-    assert!(slices.get(soon, key()).await.expect("a read").is_none(), "hidden before the slice ends");
+    assert!(
+        slices.get(soon, key()).await.expect("a read").is_none(),
+        "hidden before the slice ends"
+    );
     assert_eq!(slices.query().count().await.expect("a count"), 10);
-    assert_eq!(slices.drop_expired().await.expect("a list"), [], "the day is not over");
+    assert_eq!(
+        slices.drop_expired().await.expect("a list"),
+        [],
+        "the day is not over"
+    );
     world.clock.advance(DAY);
     let (dropped, cost) = meter.measure(slices.drop_expired()).await;
     assert_eq!(
@@ -647,11 +1023,24 @@ pub(super) async fn expired_slices_are_dropped(harness: &Harness) {
         (1, 2),
         "1 to list the tables and 1 per slice"
     );
-    assert_eq!(slices.clone().with_hidden().query().count().await.expect("a count"), 10);
+    assert_eq!(
+        slices
+            .clone()
+            .with_hidden()
+            .query()
+            .count()
+            .await
+            .expect("a count"),
+        10
+    );
     let by_time = TimeSlices::<Plain>::new(world.store.clone(), &family, Every::Day, |one| {
         one.until.unwrap_or(Ticks::MAX)
     });
-    let refused = by_time.expect("a family").drop_expired().await.expect_err("not by expiry");
+    let refused = by_time
+        .expect("a family")
+        .drop_expired()
+        .await
+        .expect_err("not by expiry");
     assert!(refused.to_string().contains("by_expiry"), "{refused}");
 }
 
@@ -661,12 +1050,26 @@ pub(super) async fn sets_and_pages_leave_out_what_has_expired(harness: &Harness)
     let table = open!(world, Indexed);
     for r in 0..6 {
         let until = (r % 2 == 0).then(|| world.clock.now());
-        table.insert(&Indexed::new(r, until)).await.expect("a new entity");
+        table
+            .insert(&Indexed::new(r, until))
+            .await
+            .expect("a new entity");
     }
-    let query = || table.query().partition(Indexed::partition("p").expect("a key"));
+    let query = || {
+        table
+            .query()
+            .partition(Indexed::partition("p").expect("a key"))
+    };
     let page = query().page_size(100).page(None).await.expect("a page");
-    assert_eq!(page.items.iter().map(|item| item.r).collect::<Vec<_>>(), [1, 3, 5]);
-    assert_eq!(query().limit(2).all().await.expect("a query").len(), 2, "a limit counts what is returned");
+    assert_eq!(
+        page.items.iter().map(|item| item.r).collect::<Vec<_>>(),
+        [1, 3, 5]
+    );
+    assert_eq!(
+        query().limit(2).all().await.expect("a query").len(),
+        2,
+        "a limit counts what is returned"
+    );
     let touch = |entity: &mut Indexed| {
         entity.state = Some(9);
         Ok(())
@@ -697,8 +1100,14 @@ pub(super) async fn groups_treat_hidden_entities_as_single_writes_do(harness: &H
             let table = open!(world, $of);
             let (of, key) = (stringify!($of), |r: u32| $of::key("p", r).expect("a key"));
             let partition = || $of::partition("p").expect("a key");
-            table.insert(&$of::new(1, Some(world.clock.now()))).await.expect("a new entity");
-            table.insert(&$of::new(2, None)).await.expect("a new entity");
+            table
+                .insert(&$of::new(1, Some(world.clock.now())))
+                .await
+                .expect("a new entity");
+            table
+                .insert(&$of::new(2, None))
+                .await
+                .expect("a new entity");
             table.soft_delete(key(2)).await.expect("a deletion");
 
             let patch = $of::patch().text("patched".to_owned());
@@ -708,23 +1117,39 @@ pub(super) async fn groups_treat_hidden_entities_as_single_writes_do(harness: &H
             assert!(error.is_entity_not_found(), "{of}: {error}");
 
             let mut into_deleted = table.group(partition());
-            into_deleted.insert_or_merge(&$of::new(2, None)).expect("a change");
+            into_deleted
+                .insert_or_merge(&$of::new(2, None))
+                .expect("a change");
             let error = into_deleted.commit().await.err().expect("kept").to_string();
             assert!(error.contains("restore it first"), "{of}: {error}");
 
             let mut into_expired = table.group(partition());
-            let new = $of { name: None, state: None, ..$of::new(1, None) };
+            let new = $of {
+                name: None,
+                state: None,
+                ..$of::new(1, None)
+            };
             into_expired.insert_or_merge(&new).expect("a change");
-            into_expired.commit().await.expect("the expired entity is replaced");
+            into_expired
+                .commit()
+                .await
+                .expect("the expired entity is replaced");
             let now = table.get_existing(key(1)).await.expect("a read");
-            assert_eq!((&now.name, now.state, now.until), (&None, None, None), "{of}: nothing is kept");
+            assert_eq!(
+                (&now.name, now.state, now.until),
+                (&None, None, None),
+                "{of}: nothing is kept"
+            );
 
             let everything = table.clone().with_hidden();
             let mut merge = everything.group(partition());
             merge.merge(key(2), &patch, IfMatch::Any).expect("a change");
             merge.commit().await.expect("a handle that sees the entity");
             let merged = everything.get_existing(key(2)).await.expect("a read");
-            assert!(merged.text == "patched" && merged.deleted.is_some(), "{of}: {merged:?}");
+            assert!(
+                merged.text == "patched" && merged.deleted.is_some(),
+                "{of}: {merged:?}"
+            );
         }};
     }
     check!(Plain);
@@ -747,13 +1172,27 @@ pub(super) async fn groups_register_types_without_indexes(harness: &Harness) {
     let table = open!(world, Indexed);
     let mut group = table.group(Indexed::partition("p").expect("a key"));
     group.insert(&Indexed::new(1, None)).expect("a change");
-    let hint = Hint { p: "p".into(), name: "a".into(), until: world.clock.now() };
-    group.of_plain::<Hint>().expect("a type").insert(&hint).expect("a change");
+    let hint = Hint {
+        p: "p".into(),
+        name: "a".into(),
+        until: world.clock.now(),
+    };
+    group
+        .of_plain::<Hint>()
+        .expect("a type")
+        .insert(&hint)
+        .expect("a change");
     group.commit().await.expect("a group");
     let swept = world.sweep().await;
     assert_eq!((swept.removed, swept.failed), (1, 0), "{swept:?}");
     assert!(swept.types.contains("Hint"), "{swept:?}");
-    assert!(table.get(Indexed::key("p", 1).expect("a key")).await.expect("a read").is_some());
+    assert!(
+        table
+            .get(Indexed::key("p", 1).expect("a key"))
+            .await
+            .expect("a read")
+            .is_some()
+    );
 }
 
 /// Pages of both directions leave hidden entities out, and reach every other one.
@@ -762,22 +1201,34 @@ pub(super) async fn pages_both_ways_leave_out_what_has_expired(harness: &Harness
     let table = open!(world, Plain);
     for r in 0..10 {
         let until = (r % 3 != 0).then(|| world.clock.now());
-        table.insert(&Plain::new(r, until)).await.expect("a new entity");
+        table
+            .insert(&Plain::new(r, until))
+            .await
+            .expect("a new entity");
     }
-    let query = table.query().partition(Plain::partition("p").expect("a key")).limit(3);
+    let query = table
+        .query()
+        .partition(Plain::partition("p").expect("a key"))
+        .limit(3);
     let pager = Pager::new(CursorKey::new([7; 32]));
     let numbers = |page: &WebPage<Plain>| page.items.iter().map(|item| item.r).collect::<Vec<_>>();
     let mut page = pager.page(&query, "ann", None).await.expect("a page");
     let mut pages = vec![numbers(&page)];
     while let Some(next) = page.next {
-        page = pager.page(&query, "ann", Some(&next)).await.expect("a page");
+        page = pager
+            .page(&query, "ann", Some(&next))
+            .await
+            .expect("a page");
         pages.push(numbers(&page));
     }
     assert_eq!(pages.concat(), [0, 3, 6, 9], "{pages:?}");
     assert!(page.is_last, "{pages:?}");
     for expected in pages[..pages.len() - 1].iter().rev() {
         let previous = page.previous.expect("a page before");
-        page = pager.page(&query, "ann", Some(&previous)).await.expect("a page");
+        page = pager
+            .page(&query, "ann", Some(&previous))
+            .await
+            .expect("a page");
         assert_eq!(&numbers(&page), expected, "{pages:?}: back");
     }
     assert!(page.is_first && page.previous.is_none(), "{pages:?}");

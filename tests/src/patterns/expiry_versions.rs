@@ -36,33 +36,72 @@ pub(super) async fn programs_agree_about_expiry(harness: &Harness) {
     }
     impl From<Without> for Later {
         fn from(old: Without) -> Self {
-            Self { p: old.p, r: old.r, text: old.text, end: None }
+            Self {
+                p: old.p,
+                r: old.r,
+                text: old.text,
+                end: None,
+            }
         }
     }
     let world = World::new(harness).await;
     let table = open!(world, Plain);
-    table.insert(&Plain::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    table
+        .insert(&Plain::new(1, Some(world.clock.now())))
+        .await
+        .expect("a new entity");
     let without = table.view::<Without>().expect("a table");
-    let refused = without.insert(&Without { p: "p".into(), r: 2, text: "t".into() }).await;
-    let refused = refused.expect_err("another program of this version").to_string();
-    assert!(refused.contains("'Until'") && refused.contains("no expiry"), "{refused}");
+    let refused = without
+        .insert(&Without {
+            p: "p".into(),
+            r: 2,
+            text: "t".into(),
+        })
+        .await;
+    let refused = refused
+        .expect_err("another program of this version")
+        .to_string();
     assert!(
-        without.get(Without::key("p", 1u32).expect("a key")).await.expect("a read").is_some(),
+        refused.contains("'Until'") && refused.contains("no expiry"),
+        "{refused}"
+    );
+    assert!(
+        without
+            .get(Without::key("p", 1u32).expect("a key"))
+            .await
+            .expect("a read")
+            .is_some(),
         "reads go on"
     );
 
     // A later version decides. The sweep leaves rows by a property that the type has no more.
     let later = table.view::<Later>().expect("a table");
     let (p, text) = ("p".to_owned(), "t".to_owned());
-    later.insert(&Later { p, r: 3, text, end: Some(world.clock.now()) }).await.expect("a new entity");
+    later
+        .insert(&Later {
+            p,
+            r: 3,
+            text,
+            end: Some(world.clock.now()),
+        })
+        .await
+        .expect("a new entity");
     without
-        .insert(&Without { p: "p".into(), r: 4, text: "t".into() })
+        .insert(&Without {
+            p: "p".into(),
+            r: 4,
+            text: "t".into(),
+        })
         .await
         .expect("an earlier version writes on");
     assert_eq!(world.sweep().await.removed, 1);
-    assert_eq!(table.with_hidden().query().count().await.expect("a count"), 2);
+    assert_eq!(
+        table.with_hidden().query().count().await.expect("a count"),
+        2
+    );
 
-    let feed = ChangeTable::<Plain>::new(world.store.clone(), world.table.clone()).expect_err("refused");
+    let feed =
+        ChangeTable::<Plain>::new(world.store.clone(), world.table.clone()).expect_err("refused");
     assert!(feed.to_string().contains("without a change"), "{feed}");
 }
 
@@ -71,20 +110,45 @@ macro_rules! later_versions_of {
         let world = World::new($harness).await;
         let table = open!(world, $of);
         let of = stringify!($of);
-        table.insert(&$of::new(1, Some(world.clock.now()))).await.expect("a new entity");
+        table
+            .insert(&$of::new(1, Some(world.clock.now())))
+            .await
+            .expect("a new entity");
         // As a program of the next version stores the entity.
-        let stored = world.raw.query_all(&world.table, &Query::new()).await.expect("rows");
-        let row = stored.iter().find(|row| row.get("Until").is_some() && !row.is_index_entry());
+        let stored = world
+            .raw
+            .query_all(&world.table, &Query::new())
+            .await
+            .expect("rows");
+        let row = stored
+            .iter()
+            .find(|row| row.get("Until").is_some() && !row.is_index_entry());
         let row = row.expect("the row of the entity").key().clone();
         let later = Entity::from(row.clone()).with(Schema::VERSION_PROPERTY, 2);
-        world.raw.write(&world.table, Operation::Merge(later, IfMatch::Any)).await.expect("a merge");
-        let stored = async || world.raw.get(&world.table, &row, None).await.expect("a read");
+        world
+            .raw
+            .write(&world.table, Operation::Merge(later, IfMatch::Any))
+            .await
+            .expect("a merge");
+        let stored = async || {
+            world
+                .raw
+                .get(&world.table, &row, None)
+                .await
+                .expect("a read")
+        };
         let before = stored().await.expect("the row");
 
-        let new = $of { name: None, ..$of::new(1, None) };
+        let new = $of {
+            name: None,
+            ..$of::new(1, None)
+        };
         let error = table.insert(&new).await.err().expect("the key is taken");
         assert!(error.is_already_exists(), "{of}: {error}");
-        for error in [table.insert_or_merge(&new).await.err(), table.upsert(&new).await.err()] {
+        for error in [
+            table.insert_or_merge(&new).await.err(),
+            table.upsert(&new).await.err(),
+        ] {
             let error = error.expect("a later version").to_string();
             assert!(error.contains("version 2"), "{of}: {error}");
         }
@@ -101,28 +165,74 @@ pub(super) async fn entities_of_later_versions_are_not_claimed(harness: &Harness
 
     let world = World::new(harness).await;
     let table = open!(world, Indexed);
-    table.insert(&Indexed::new(1, Some(world.clock.now()))).await.expect("a new entity");
+    table
+        .insert(&Indexed::new(1, Some(world.clock.now())))
+        .await
+        .expect("a new entity");
     let key = Indexed::key("p", 1).expect("a key").into_key();
     let later = Entity::from(key.clone()).with(Schema::VERSION_PROPERTY, 2);
-    world.raw.write(&world.table, Operation::Merge(later.clone(), IfMatch::Any)).await.expect("a merge");
+    world
+        .raw
+        .write(&world.table, Operation::Merge(later.clone(), IfMatch::Any))
+        .await
+        .expect("a merge");
     for p in ["p", "q"] {
-        let claimant = Indexed { p: p.into(), name: Some("name1".into()), ..Indexed::new(2, None) };
+        let claimant = Indexed {
+            p: p.into(),
+            name: Some("name1".into()),
+            ..Indexed::new(2, None)
+        };
         // Whether the owner still has the value, only its own version can derive.
         assert_taken(table.insert(&claimant).await, &key);
-        table.insert(&Indexed::new(3, None)).await.expect("another value is free");
-        assert_taken(table.update(Indexed::key("p", 3).expect("a key"), rename).await, &key);
-        table.delete(Indexed::key("p", 3).expect("a key"), IfMatch::Any).await.expect("a deletion");
+        table
+            .insert(&Indexed::new(3, None))
+            .await
+            .expect("another value is free");
+        assert_taken(
+            table
+                .update(Indexed::key("p", 3).expect("a key"), rename)
+                .await,
+            &key,
+        );
+        table
+            .delete(Indexed::key("p", 3).expect("a key"), IfMatch::Any)
+            .await
+            .expect("a deletion");
     }
-    assert!(world.raw.get(&world.table, &key, None).await.expect("a read").is_some());
+    assert!(
+        world
+            .raw
+            .get(&world.table, &key, None)
+            .await
+            .expect("a read")
+            .is_some()
+    );
 
     // A value within the partition.
     let world = World::new(harness).await;
     let table = open!(world, Named);
-    table.insert(&Named::new(1, Some(world.clock.now()))).await.expect("a new entity");
-    world.raw.write(&world.table, Operation::Merge(later, IfMatch::Any)).await.expect("a merge");
-    let claimant = Named { name: Some("name1".into()), ..Named::new(2, None) };
+    table
+        .insert(&Named::new(1, Some(world.clock.now())))
+        .await
+        .expect("a new entity");
+    world
+        .raw
+        .write(&world.table, Operation::Merge(later, IfMatch::Any))
+        .await
+        .expect("a merge");
+    let claimant = Named {
+        name: Some("name1".into()),
+        ..Named::new(2, None)
+    };
     assert_taken(table.insert(&claimant).await, &key);
-    assert!(world.raw.get(&world.table, &key, None).await.expect("a read").is_some());
+    assert!(
+        world
+            .raw
+            .get(&world.table, &key, None)
+            .await
+            .expect("a read")
+            .is_some()
+    );
 }
 
 fn rename(entity: &mut Indexed) -> Result<()> {
@@ -133,7 +243,10 @@ fn rename(entity: &mut Indexed) -> Result<()> {
 /// The error of a write whose value the entity of this key has.
 fn assert_taken<W: std::fmt::Debug>(written: Result<W>, owner: &Key) {
     let error = written.expect_err("the value is taken");
-    assert!(error.is_unique_violation() && error.outcome() == Outcome::NotApplied, "{error}");
+    assert!(
+        error.is_unique_violation() && error.outcome() == Outcome::NotApplied,
+        "{error}"
+    );
     assert!(error.to_string().contains(&owner.to_string()), "{error}");
 }
 
@@ -191,7 +304,12 @@ aged!(plain_versions, [], [], partition_key, []);
 aged!(
     indexed_versions,
     [],
-    [index(seat, partition_key = "seat_{r}", row_key = "x", unique = "table")],
+    [index(
+        seat,
+        partition_key = "seat_{r}",
+        row_key = "x",
+        unique = "table"
+    )],
     partition_key,
     []
 );
@@ -207,27 +325,65 @@ macro_rules! migration_of {
         for r in 1..=4 {
             let (name, text) = (format!("n{r}"), "a long text".to_owned());
             let until = Some($world.clock.now()).filter(|_| r == 2);
-            let note = V1 { p: "p".into(), r, name, text, until, deleted: None };
+            let note = V1 {
+                p: "p".into(),
+                r,
+                name,
+                text,
+                until,
+                deleted: None,
+            };
             older.insert(&note).await.expect("a new note");
         }
-        older.soft_delete(V1::key("p", 3u32).expect("a key")).await.expect("a deletion");
+        older
+            .soft_delete(V1::key("p", 3u32).expect("a key"))
+            .await
+            .expect("a deletion");
         let table = $newer;
         let plan = table.upgrade().plan().await.expect("a plan");
         assert_eq!(plan.older(), 4, "{what}: {plan:?}");
         assert_eq!(table.upgrade_all().await.expect("a migration"), 4, "{what}");
         let query = table.query().partition(V2::partition("p").expect("a key"));
         let notes = query.all().await.expect("the notes");
-        assert_eq!(notes.iter().map(|note| &*note.title).collect::<Vec<_>>(), ["N1", "N4"], "{what}");
-        table.restore(V2::key("p", 3u32).expect("a key")).await.expect("a restore");
-        let restored = table.get_existing(V2::key("p", 3u32).expect("a key")).await.expect("a read");
-        assert_eq!((restored.title.as_str(), restored.deleted), ("N3", None), "{what}");
+        assert_eq!(
+            notes.iter().map(|note| &*note.title).collect::<Vec<_>>(),
+            ["N1", "N4"],
+            "{what}"
+        );
+        table
+            .restore(V2::key("p", 3u32).expect("a key"))
+            .await
+            .expect("a restore");
+        let restored = table
+            .get_existing(V2::key("p", 3u32).expect("a key"))
+            .await
+            .expect("a read");
+        assert_eq!(
+            (restored.title.as_str(), restored.deleted),
+            ("N3", None),
+            "{what}"
+        );
         let swept = $world.sweep().await;
         assert_eq!((swept.removed, swept.failed), (1, 0), "{what}: {swept:?}");
-        let all = table.clone().with_hidden().query().partition(V2::partition("p").expect("a key"));
+        let all = table
+            .clone()
+            .with_hidden()
+            .query()
+            .partition(V2::partition("p").expect("a key"));
         assert_eq!(all.count().await.expect("a count"), 3, "{what}");
         let (title, text) = ("N2".to_owned(), "a long text".to_owned());
-        let again = V2 { p: "p".into(), r: 2, title, text, until: None, deleted: None };
-        table.insert(&again).await.expect("the key and the values are free");
+        let again = V2 {
+            p: "p".into(),
+            r: 2,
+            title,
+            text,
+            until: None,
+            deleted: None,
+        };
+        table
+            .insert(&again)
+            .await
+            .expect("the key and the values are free");
     }};
 }
 
@@ -253,11 +409,19 @@ pub(super) async fn migrations_convert_hidden_entities(harness: &Harness) {
     migration_of!(
         world,
         indexed_versions,
-        IndexedTable::<V1>::open(store(), name(), options()).await.expect("a table"),
-        IndexedTable::<V2>::open(store(), name(), options()).await.expect("a table")
+        IndexedTable::<V1>::open(store(), name(), options())
+            .await
+            .expect("a table"),
+        IndexedTable::<V2>::open(store(), name(), options())
+            .await
+            .expect("a table")
     );
     let world = World::new(harness).await;
-    let (store, name, blobs) = (|| world.store.clone(), || world.table.clone(), || world.blobs.clone());
+    let (store, name, blobs) = (
+        || world.store.clone(),
+        || world.table.clone(),
+        || world.blobs.clone(),
+    );
     migration_of!(
         world,
         large_versions,

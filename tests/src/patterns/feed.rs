@@ -23,7 +23,11 @@ struct Order {
 }
 
 fn order(number: u32) -> Order {
-    Order { customer: "ann".to_owned(), number, paid: false }
+    Order {
+        customer: "ann".to_owned(),
+        number,
+        paid: false,
+    }
 }
 
 fn key(number: u32) -> EntityKey<Order> {
@@ -35,7 +39,9 @@ fn ann() -> PartitionKey {
 }
 
 fn open(store: Arc<dyn TableStore>, table: &TableName) -> ChangeTable<Order> {
-    ChangeTable::new(store, table.clone()).expect("a table").with_attempts(100)
+    ChangeTable::new(store, table.clone())
+        .expect("a table")
+        .with_attempts(100)
 }
 
 #[derive(Default)]
@@ -52,12 +58,18 @@ impl ChangeHandler for Collected {
 /// Writers of one partition get numbers without gaps, and a consumer gets them in order.
 pub(super) async fn concurrent_writers_are_numbered_without_gaps(harness: &Harness) {
     let table = harness.unused_name();
-    open(harness.store().clone(), &table).create_if_missing().await.expect("a new table");
+    open(harness.store().clone(), &table)
+        .create_if_missing()
+        .await
+        .expect("a new table");
     let writers = (0..4u32).map(|writer| {
         let orders = open(harness.store().clone(), &table);
         async move {
             for number in 0..5 {
-                orders.insert(&order(writer * 10 + number)).await.expect("a new order");
+                orders
+                    .insert(&order(writer * 10 + number))
+                    .await
+                    .expect("a new order");
             }
         }
     });
@@ -68,10 +80,16 @@ pub(super) async fn concurrent_writers_are_numbered_without_gaps(harness: &Harne
         Ok(())
     };
     orders.update(key(0), pay).await.expect("the order");
-    orders.delete(key(1), IfMatch::Any).await.expect("the order");
+    orders
+        .delete(key(1), IfMatch::Any)
+        .await
+        .expect("the order");
     let collected = Collected::default();
     let consumer = orders.changes().consumer("it's 100%").with_batch(7);
-    assert_eq!(consumer.run_once(&collected).await.expect("a run").changes, 22);
+    assert_eq!(
+        consumer.run_once(&collected).await.expect("a run").changes,
+        22
+    );
     let changes = collected.0.into_inner().expect("no panic");
     let numbers: Vec<i64> = changes.iter().map(|change| change.number).collect();
     assert_eq!(numbers, (1..=22).collect::<Vec<_>>());
@@ -79,7 +97,11 @@ pub(super) async fn concurrent_writers_are_numbered_without_gaps(harness: &Harne
     assert_eq!(&changes[20].key, key(0).key());
     assert_eq!(changes[21].kind, ChangeKind::Deleted);
     assert_eq!(&changes[21].key, key(1).key());
-    assert_eq!(orders.query().count().await.expect("an answer"), 19, "rows of the feed are no entities");
+    assert_eq!(
+        orders.query().count().await.expect("an answer"),
+        19,
+        "rows of the feed are no entities"
+    );
 }
 
 /// With a fault at any request, a change exists exactly if its write took effect, and a consumer gets every change.
@@ -89,7 +111,10 @@ pub(super) async fn changes_agree_with_writes_after_faults(harness: &Harness) {
         let plain = open(harness.store().clone(), &table);
         plain.create_if_missing().await.expect("a new table");
         plain.insert(&order(1)).await.expect("a new order");
-        let orders = open(Arc::new(Faulty::new(harness.store().clone(), run.faults.clone())), &table);
+        let orders = open(
+            Arc::new(Faulty::new(harness.store().clone(), run.faults.clone())),
+            &table,
+        );
         let pay = |order: &mut Order| {
             order.paid = true;
             Ok(())
@@ -103,7 +128,10 @@ pub(super) async fn changes_agree_with_writes_after_faults(harness: &Harness) {
         run.end();
         let changes = plain.changes().after(&ann(), 1).await.expect("the changes");
         let has = |number: u32, kind: ChangeKind| {
-            changes.iter().filter(|change| change.key == *key(number).key() && change.kind == kind).count()
+            changes
+                .iter()
+                .filter(|change| change.key == *key(number).key() && change.kind == kind)
+                .count()
         };
         let found = [
             (has(2, ChangeKind::Inserted), &done[0]),
@@ -119,15 +147,27 @@ pub(super) async fn changes_agree_with_writes_after_faults(harness: &Harness) {
         }
         let is_there = plain.get(key(2)).await.expect("an answer").is_some();
         let (inserted, deleted) = (has(2, ChangeKind::Inserted), has(2, ChangeKind::Deleted));
-        assert_eq!(is_there, inserted > deleted, "{run}: the entity agrees with its changes");
+        assert_eq!(
+            is_there,
+            inserted > deleted,
+            "{run}: the entity agrees with its changes"
+        );
         let paid = plain.get_existing(key(1)).await.expect("the order").paid;
-        assert_eq!(paid, has(1, ChangeKind::Updated) == 1, "{run}: the entity agrees with its changes");
+        assert_eq!(
+            paid,
+            has(1, ChangeKind::Updated) == 1,
+            "{run}: the entity agrees with its changes"
+        );
 
         // The next write goes on with the next number.
         plain.upsert(&order(3)).await.expect("a write");
         let numbers = plain.changes().after(&ann(), 0).await.expect("the changes");
         let numbers: Vec<i64> = numbers.iter().map(|change| change.number).collect();
-        assert_eq!(numbers, (1..=numbers.len() as i64).collect::<Vec<_>>(), "{run}");
+        assert_eq!(
+            numbers,
+            (1..=numbers.len() as i64).collect::<Vec<_>>(),
+            "{run}"
+        );
     };
     run_with_faults(harness, "writes with changes", run).await;
 }
@@ -138,32 +178,57 @@ pub(super) async fn planted_rows_end_the_delivery_before_them(harness: &Harness)
     let table = harness.unused_name();
     let orders = open(harness.store().clone(), &table);
     orders.create_if_missing().await.expect("a new table");
-    let of = |customer: &str, number| Order { customer: customer.to_owned(), number, paid: false };
+    let of = |customer: &str, number| Order {
+        customer: customer.to_owned(),
+        number,
+        paid: false,
+    };
     for customer in ["ann", "bob", "cat", "dan"] {
         orders.insert(&of(customer, 1)).await.expect("a new order");
     }
     let row = |partition: &str, row: &str| Entity::new(partition, row).expect("a legal key");
     let last = "~~changes~9223372036854775807";
     let planted = [
-        row("ann", last).with("Kind", "written").with("Row", "order_0001"),
-        row("bob", "~~changes~0000000000000000007").with("Kind", "written").with("Row", "order_0001"),
+        row("ann", last)
+            .with("Kind", "written")
+            .with("Row", "order_0001"),
+        row("bob", "~~changes~0000000000000000007")
+            .with("Kind", "written")
+            .with("Row", "order_0001"),
         row("cat", "~~changes").with("Next", i64::MIN),
     ];
     for row in planted {
-        harness.store().write(&table, Operation::InsertOrReplace(row)).await.expect("a planted row");
+        harness
+            .store()
+            .write(&table, Operation::InsertOrReplace(row))
+            .await
+            .expect("a planted row");
     }
     let collected = Collected::default();
     let consumer = orders.changes().consumer("mail");
     let done = consumer.run_once(&collected).await.expect("partitions");
-    let mut failed: Vec<_> =
-        done.failed.iter().map(|(key, error)| (key.as_str(), error.to_string())).collect();
+    let mut failed: Vec<_> = done
+        .failed
+        .iter()
+        .map(|(key, error)| (key.as_str(), error.to_string()))
+        .collect();
     failed.sort();
     let count = || collected.0.lock().expect("no panic").len();
     assert_eq!(count(), 3, "{failed:?}");
-    assert_eq!(failed.iter().map(|(key, _)| *key).collect::<Vec<_>>(), ["ann", "bob", "cat"]);
+    assert_eq!(
+        failed.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
+        ["ann", "bob", "cat"]
+    );
     assert!(failed[0].1.contains(last), "{failed:?}");
-    assert!(failed[1].1.contains("~~changes~0000000000000000007"), "{failed:?}");
+    assert!(
+        failed[1].1.contains("~~changes~0000000000000000007"),
+        "{failed:?}"
+    );
     assert!(failed[2].1.contains("Next"), "{failed:?}");
     let again = consumer.run_once(&collected).await.expect("partitions");
-    assert_eq!((count(), again.failed.len()), (3, 3), "no change is delivered twice");
+    assert_eq!(
+        (count(), again.failed.len()),
+        (3, 3),
+        "no change is delivered twice"
+    );
 }

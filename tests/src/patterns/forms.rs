@@ -119,7 +119,10 @@ fn day(day: u32) -> NaiveDate {
 }
 
 fn host(id: u32) -> Host {
-    let address = |city: &str| Address { city: city.to_owned(), zip: None };
+    let address = |city: &str| Address {
+        city: city.to_owned(),
+        zip: None,
+    };
     Host {
         site: "london".to_owned(),
         id,
@@ -142,7 +145,10 @@ fn host(id: u32) -> Host {
         home_page: "https://example.com/a?b=c".parse().expect("an address"),
         firmware: "1.2.3-rc.1".parse().expect("a version"),
         home: address("Oslo"),
-        work: Address { zip: Some("1".to_owned()), ..address("Bergen") },
+        work: Address {
+            zip: Some("1".to_owned()),
+            ..address("Bergen")
+        },
         etag: None,
     }
 }
@@ -159,38 +165,90 @@ fn key(id: u32) -> Key {
 
 async fn merge(hosts: &Table<Host>, id: u32, with: impl FnOnce(Entity) -> Entity) {
     let row = with(Entity::from(key(id)));
-    hosts.store().write(hosts.name(), Operation::Merge(row, IfMatch::Any)).await.expect("the row");
+    hosts
+        .store()
+        .write(hosts.name(), Operation::Merge(row, IfMatch::Any))
+        .await
+        .expect("the row");
 }
 
 /// Every form is stored, read back, and found by a filter.
 pub(crate) async fn every_form_is_stored_and_found(h: &Harness) {
     let hosts = hosts(h).await;
     let mut first = host(1);
-    hosts.insert(&first).await.expect("a new host").renew(&mut first);
-    let none = Host { gateway: None, tags: None, ..host(2) };
+    hosts
+        .insert(&first)
+        .await
+        .expect("a new host")
+        .renew(&mut first);
+    let none = Host {
+        gateway: None,
+        tags: None,
+        ..host(2)
+    };
     hosts.insert(&none).await.expect("a new host");
     assert_eq!(hosts.get_existing(key(1)).await.expect("the host"), first);
     let found = async |condition| {
-        let query = hosts.query().partition(Host::partition("london").expect("a legal key"));
-        query.filter(condition).all().await.expect("hosts").iter().map(|host| host.id).collect::<Vec<_>>()
+        let query = hosts
+            .query()
+            .partition(Host::partition("london").expect("a legal key"));
+        query
+            .filter(condition)
+            .all()
+            .await
+            .expect("hosts")
+            .iter()
+            .map(|host| host.id)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(found(Host::INSTALLED.ge(day(31)).and(Host::LEVEL.eq(Level::High))).await, [1, 2]);
-    assert_eq!(found(Host::UPTIME.gt(Duration::from_secs(2))).await, [0; 0]);
     assert_eq!(
-        found(Host::STATE.eq(State::Closed).and(Host::WORK.field(Address::CITY).eq("Bergen"))).await,
+        found(Host::INSTALLED.ge(day(31)).and(Host::LEVEL.eq(Level::High))).await,
         [1, 2]
     );
-    assert_eq!(found(Host::HOME.field(Address::CITY).eq("Bergen")).await, [0; 0]);
+    assert_eq!(found(Host::UPTIME.gt(Duration::from_secs(2))).await, [0; 0]);
+    assert_eq!(
+        found(
+            Host::STATE
+                .eq(State::Closed)
+                .and(Host::WORK.field(Address::CITY).eq("Bergen"))
+        )
+        .await,
+        [1, 2]
+    );
+    assert_eq!(
+        found(Host::HOME.field(Address::CITY).eq("Bergen")).await,
+        [0; 0]
+    );
     assert_eq!(found(Host::GATEWAY.is_absent()).await, [2]);
     assert_eq!(found(!Host::TAGS.is_absent()).await, [1]);
-    assert_eq!(found(Host::GRADE.eq(Grade::Good).and(Host::LOAD.lt(0.5))).await, [1, 2]);
+    assert_eq!(
+        found(Host::GRADE.eq(Grade::Good).and(Host::LOAD.lt(0.5))).await,
+        [1, 2]
+    );
     assert_eq!(found(Host::SEEN.eq(first.seen)).await, [1]);
-    assert_eq!(found(Host::DRIFT.lt(TimeDelta::zero()).and(Host::LOCAL.eq(first.local))).await, [1, 2]);
+    assert_eq!(
+        found(
+            Host::DRIFT
+                .lt(TimeDelta::zero())
+                .and(Host::LOCAL.eq(first.local))
+        )
+        .await,
+        [1, 2]
+    );
 
     first.state = State::Other("paused".to_owned());
-    hosts.replace(&first).await.expect("no other writer").renew(&mut first);
-    let patch = Host::patch().gateway(IpAddr::from([10, 0, 0, 2])).level(Level::Low);
-    hosts.merge(key(1), &patch, IfMatch::Any).await.expect("the host");
+    hosts
+        .replace(&first)
+        .await
+        .expect("no other writer")
+        .renew(&mut first);
+    let patch = Host::patch()
+        .gateway(IpAddr::from([10, 0, 0, 2]))
+        .level(Level::Low);
+    hosts
+        .merge(key(1), &patch, IfMatch::Any)
+        .await
+        .expect("the host");
     let read = hosts.get_existing(key(1)).await.expect("the host");
     assert_eq!(read.state, State::Other("paused".to_owned()));
     assert_eq!(read.level, Level::Low);
@@ -205,9 +263,17 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     for name in ["Age", "HomeCity", "Retries"] {
         old.properties_mut().remove(name);
     }
-    let old = old.with("Years", 41).with("HomeTown", "Oslo").with("State", "done").with("Uptime", 5);
+    let old = old
+        .with("Years", 41)
+        .with("HomeTown", "Oslo")
+        .with("State", "done")
+        .with("Uptime", 5);
     let old = old.with("Load", 3).with("Grade", 99);
-    hosts.store().write(hosts.name(), Operation::Insert(old)).await.expect("a new row");
+    hosts
+        .store()
+        .write(hosts.name(), Operation::Insert(old))
+        .await
+        .expect("a new row");
     hosts.insert(&host(2)).await.expect("a new host");
     merge(&hosts, 2, |row| row.with("Level", 7)).await;
 
@@ -216,14 +282,34 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     assert_eq!(&*read.home.city, "Oslo");
     assert_eq!(&read.state, &State::Closed);
     assert_eq!(read.uptime, Duration::from_nanos(500));
-    assert_eq!((read.retries, read.load, read.grade), (0, 3.0, Grade::Other(99)));
+    assert_eq!(
+        (read.retries, read.load, read.grade),
+        (0, 3.0, Grade::Other(99))
+    );
     assert_eq!(read.seen, old_seen);
     let page = hosts.query().readable_page(None).await.expect("a page");
     assert_eq!(page.page.items.len(), 1);
-    assert_eq!(page.unreadable.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [key(2)]);
-    let rows: Vec<_> = hosts.query().stream_readable().try_collect().await.expect("a stream that goes on");
-    let ids: Vec<_> =
-        rows.iter().map(|row| row.as_ref().map(|host| host.id).map_err(|row| row.key.clone())).collect();
+    assert_eq!(
+        page.unreadable
+            .iter()
+            .map(|row| row.key.clone())
+            .collect::<Vec<_>>(),
+        [key(2)]
+    );
+    let rows: Vec<_> = hosts
+        .query()
+        .stream_readable()
+        .try_collect()
+        .await
+        .expect("a stream that goes on");
+    let ids: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            row.as_ref()
+                .map(|host| host.id)
+                .map_err(|row| row.key.clone())
+        })
+        .collect();
     assert_eq!(ids, [Ok(1), Err(key(2))]);
     let rows = hosts.view::<Entity>().expect("the rows");
     let diff = SchemaDiff::of::<Host>(&rows).await.expect("a comparison");
@@ -238,7 +324,11 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
     hosts.update(key(1), older).await.expect("an update");
     let stored = rows.get_existing(key(1)).await.expect("the row");
     assert_eq!(stored.get("Age"), Some(ValueRef::Int64(42)));
-    assert_eq!(stored.get("Grade"), Some(ValueRef::Int32(99)), "the unknown number is written back");
+    assert_eq!(
+        stored.get("Grade"),
+        Some(ValueRef::Int32(99)),
+        "the unknown number is written back"
+    );
     assert_eq!(stored.get("HomeCity"), Some(ValueRef::String("Oslo")));
     assert_eq!(stored.get("Years"), None);
     assert_eq!(stored.get("HomeTown"), None);
@@ -249,32 +339,67 @@ pub(crate) async fn errors_of_groups_name_the_operation(h: &Harness) {
     let hosts = hosts(h).await;
     hosts.insert(&host(2)).await.expect("a new host");
     let mut group = hosts.group(Host::partition("london").expect("a legal key"));
-    group.insert(&host(1)).expect("a change").insert(&host(2)).expect("a change");
+    group
+        .insert(&host(1))
+        .expect("a change")
+        .insert(&host(2))
+        .expect("a change");
     let error = group.commit().await.expect_err("the second host exists");
     assert!(error.to_string().contains("operation 2"), "{error}");
     assert!(!error.to_string().contains("operation 1 "), "{error}");
-    assert!(hosts.get(key(1)).await.expect("a read").is_none(), "nothing was written");
+    assert!(
+        hosts.get(key(1)).await.expect("a read").is_none(),
+        "nothing was written"
+    );
 }
 
 /// Programs with and without the Rust types compute the same entries of days, numbers and unknown texts.
 pub(crate) async fn indexes_of_days_and_enums_are_in_step(h: &Harness) {
     let store = h.store().clone();
-    let visits = IndexedTable::<Visit>::open(store.clone(), h.unused_name(), IndexOptions::default()).await;
+    let visits =
+        IndexedTable::<Visit>::open(store.clone(), h.unused_name(), IndexOptions::default()).await;
     let visits = visits.expect("an indexed table");
-    let visit = |id, level, state| Visit { site: "london".to_owned(), id, day: day(id), level, state };
-    visits.insert(&visit(1, Level::Low, Kind::Open)).await.expect("a new visit");
-    visits.insert(&visit(2, Level::High, Kind::Other("paused".to_owned()))).await.expect("a new visit");
+    let visit = |id, level, state| Visit {
+        site: "london".to_owned(),
+        id,
+        day: day(id),
+        level,
+        state,
+    };
+    visits
+        .insert(&visit(1, Level::Low, Kind::Open))
+        .await
+        .expect("a new visit");
+    visits
+        .insert(&visit(2, Level::High, Kind::Other("paused".to_owned())))
+        .await
+        .expect("a new visit");
     let ids = |found: Vec<Visit>| found.iter().map(|visit| visit.id).collect::<Vec<_>>();
-    let on = visits.by(Visit::by_day("london").day(day(2))).all().await.expect("visits");
+    let on = visits
+        .by(Visit::by_day("london").day(day(2)))
+        .all()
+        .await
+        .expect("visits");
     assert_eq!(ids(on), [2]);
-    let level = visits.by(Visit::by_level("london").level(Level::Low)).all().await.expect("visits");
+    let level = visits
+        .by(Visit::by_level("london").level(Level::Low))
+        .all()
+        .await
+        .expect("visits");
     assert_eq!(ids(level), [1]);
     let state = Visit::by_state("london").state(Kind::Other("paused".to_owned()));
     assert_eq!(ids(visits.by(state).all().await.expect("visits")), [2]);
     for index in ["day", "level", "state"] {
-        let definition = Visit::SCHEMA.indexes.iter().find(|definition| definition.name == index);
+        let definition = Visit::SCHEMA
+            .indexes
+            .iter()
+            .find(|definition| definition.name == index);
         assert!(!definition.expect("an index").is_opaque(), "{index}");
-        let scrub = visits.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
+        let scrub = visits
+            .entities()
+            .scrub(index, ScrubMode::Report)
+            .await
+            .expect("a scrub");
         assert_eq!(scrub.entries, 2, "{index}");
         assert_eq!(scrub.dangling, 0, "{index}");
         assert_eq!(scrub.missing, 0, "{index}");
@@ -292,10 +417,24 @@ pub(crate) async fn the_wire_and_serde_agree(h: &Harness) {
             .with("Id", uuid::Uuid::from_u128(7))
     })
     .await;
-    let stored = hosts.view::<Entity>().expect("the rows").get_existing(key(1)).await.expect("the row");
+    let stored = hosts
+        .view::<Entity>()
+        .expect("the rows")
+        .get_existing(key(1))
+        .await
+        .expect("the row");
     let json = serde_json::to_string(&stored).expect("JSON");
-    assert_eq!(serde_json::from_str::<Entity>(&json).expect("an entity"), stored);
-    assert_eq!(&serde_json::from_str::<Properties>(&json).expect("properties"), stored.properties());
+    assert_eq!(
+        serde_json::from_str::<Entity>(&json).expect("an entity"),
+        stored
+    );
+    assert_eq!(
+        &serde_json::from_str::<Properties>(&json).expect("properties"),
+        stored.properties()
+    );
     let read = serde_json::from_str::<Entity>(&json).expect("an entity");
-    assert_eq!(Host::from_entity(read).expect("a host"), hosts.get_existing(key(1)).await.expect("the host"));
+    assert_eq!(
+        Host::from_entity(read).expect("a host"),
+        hosts.get_existing(key(1)).await.expect("the host")
+    );
 }

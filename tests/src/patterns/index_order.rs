@@ -31,29 +31,52 @@ fn names(people: Vec<Person>) -> Vec<String> {
 async fn people(harness: &Harness) -> IndexedTable<Person> {
     let store = Arc::new(UnsortedStore::with_pages_of(3, harness.store().clone()));
     let table = harness.table().await.name().clone();
-    let people = IndexedTable::open(store, table.as_str(), options()).await.expect("an empty table");
-    for (id, name) in ["eva", "ann", "dan", "bob", "cyd", "fay", "gus"].into_iter().enumerate() {
-        let person = Person { city: "oslo".to_owned(), id: id as u32, name: name.to_owned() };
+    let people = IndexedTable::open(store, table.as_str(), options())
+        .await
+        .expect("an empty table");
+    for (id, name) in ["eva", "ann", "dan", "bob", "cyd", "fay", "gus"]
+        .into_iter()
+        .enumerate()
+    {
+        let person = Person {
+            city: "oslo".to_owned(),
+            id: id as u32,
+            name: name.to_owned(),
+        };
         people.insert(&person).await.expect("a person");
     }
     people
 }
 
 fn assert_refused(error: &Error) {
-    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unsupported { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("sorted_on_client"), "{error}");
 }
 
 /// A lookup with a limit on an unsorted store is refused, or reads all entries and sorts them on the client.
-pub(crate) async fn a_limit_on_an_unsorted_store_is_refused_or_sorted_on_the_client(harness: &Harness) {
+pub(crate) async fn a_limit_on_an_unsorted_store_is_refused_or_sorted_on_the_client(
+    harness: &Harness,
+) {
     let people = people(harness).await;
     let all = || people.by(Person::by_name());
     assert_refused(&all().first().await.unwrap_err());
     assert_refused(&all().limit(2).all().await.unwrap_err());
-    assert_eq!(all().limit(2).count().await.expect("a number"), 2, "a number has no order");
+    assert_eq!(
+        all().limit(2).count().await.expect("a number"),
+        2,
+        "a number has no order"
+    );
     let first = all().sorted_on_client().first().await.expect("the first");
     assert_eq!(first.map(|person| person.name).as_deref(), Some("ann"));
-    let three = all().sorted_on_client().limit(3).all().await.expect("the first three");
+    let three = all()
+        .sorted_on_client()
+        .limit(3)
+        .all()
+        .await
+        .expect("the first three");
     assert_eq!(names(three), ["ann", "bob", "cyd"]);
     assert!(names(all().sorted_on_client().all().await.expect("all")).is_sorted());
     assert_eq!(all().all().await.expect("all").len(), 7);
@@ -64,12 +87,26 @@ pub(crate) async fn unsorted_partitions_cannot_be_merged(harness: &Harness) {
     let people = people(harness).await;
     let entities = people.entities();
     let (parts, query) = (["names".to_owned()], IndexQuery::partition(""));
-    assert_refused(&entities.all_merged("name", &parts, &query, Trust::Entry).await.unwrap_err());
+    assert_refused(
+        &entities
+            .all_merged("name", &parts, &query, Trust::Entry)
+            .await
+            .unwrap_err(),
+    );
     let query = query.sorted_on_client();
-    let found: Vec<_> =
-        entities.merged("name", &parts, &query, Trust::Entry).try_collect().await.expect("the entries");
-    let found = found.into_iter().map(Person::from_entity).collect::<table_core::Result<Vec<_>>>();
-    assert_eq!(names(found.expect("people")), ["ann", "bob", "cyd", "dan", "eva", "fay", "gus"]);
+    let found: Vec<_> = entities
+        .merged("name", &parts, &query, Trust::Entry)
+        .try_collect()
+        .await
+        .expect("the entries");
+    let found = found
+        .into_iter()
+        .map(Person::from_entity)
+        .collect::<table_core::Result<Vec<_>>>();
+    assert_eq!(
+        names(found.expect("people")),
+        ["ann", "bob", "cyd", "dan", "eva", "fay", "gus"]
+    );
 }
 
 /// Inserts entities so large that a build takes two windows.
@@ -80,7 +117,9 @@ async fn insert_large(store: &dyn TableStore, table: &TableName) {
         for id in first..first + 50 {
             let entity = Entity::new("p", format!("{id:04}")).expect("a legal key");
             let large = entity.with("City", "oslo").with("Face", vec![0u8; 60_000]);
-            group.push(Operation::Insert(large)).expect("a group within the limits");
+            group
+                .push(Operation::Insert(large))
+                .expect("a group within the limits");
         }
         store.transact(table, group).await.expect("people");
     }
@@ -91,17 +130,27 @@ pub(crate) async fn a_build_on_an_unsorted_store_reads_each_window_twice(harness
     let meter = RequestMeter::new();
     let unsorted = UnsortedStore::with_pages_of(20, harness.store().clone());
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(unsorted, meter.clone()));
-    let (table, cities) = (harness.table().await.name().clone(), harness.table().await.name().clone());
+    let (table, cities) = (
+        harness.table().await.name().clone(),
+        harness.table().await.name().clone(),
+    );
     insert_large(&*store, &table).await;
     let by_city = Index::keyed("city", Placement::OtherTable(cities), "{City}", "{RowKey}");
     let indexes = vec![by_city.expect("a template")];
-    let people = IndexedEntities::open(store, table.clone(), indexes, changing()).await.expect("a table");
+    let people = IndexedEntities::open(store, table.clone(), indexes, changing())
+        .await
+        .expect("a table");
     let before = meter.snapshot();
-    let built = people.build("city").expect("an index").run().await.expect("a build");
+    let built = people
+        .build("city")
+        .expect("an index")
+        .run()
+        .await
+        .expect("a build");
     assert_eq!(built.entries, 400);
-    let scans = meter
-        .since(&before)
-        .sum(|request| request.table.as_ref() == Some(&table) && request.path == Some(AccessPath::TableScan));
+    let scans = meter.since(&before).sum(|request| {
+        request.table.as_ref() == Some(&table) && request.path == Some(AccessPath::TableScan)
+    });
     // The windows have 14 and 6 pages. The last request reads the page of the manifest at the end of the table.
     assert_eq!(scans.requests, 2 * 20 + 1);
 }

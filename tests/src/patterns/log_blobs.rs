@@ -10,7 +10,9 @@ use object_store::ObjectStore;
 use serde_json::value::RawValue;
 use table_core::model::Ticks;
 use table_patterns::clock::Clock;
-use table_patterns::log_blobs::{LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs};
+use table_patterns::log_blobs::{
+    LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs,
+};
 use tokio::task::JoinSet;
 
 use super::counting_blobs::CountingBlobs;
@@ -44,7 +46,9 @@ fn time(text: &str) -> Ticks {
 
 /// Buffers are stored only when the program flushes them.
 fn options(watch: &Arc<Watch>) -> LogOptions {
-    LogOptions::default().with_buffer(1 << 20, Duration::from_secs(3600)).with_clock(watch.clone())
+    LogOptions::default()
+        .with_buffer(1 << 20, Duration::from_secs(3600))
+        .with_clock(watch.clone())
 }
 
 async fn read(blobs: &Arc<dyn ObjectStore>, from: &str, to: &str) -> Vec<LogEntry> {
@@ -62,9 +66,10 @@ async fn names(blobs: &dyn ObjectStore) -> Vec<String> {
 /// A record every 20 minutes for a day, in both formats. A range of time is exact and reads a range of blob
 /// names.
 pub(crate) async fn records_are_read_by_time(harness: &Harness) {
-    for (format, period) in
-        [(LogFormat::JsonLines, LogPeriod::Hour), (LogFormat::Delimited('\t'), LogPeriod::Minute)]
-    {
+    for (format, period) in [
+        (LogFormat::JsonLines, LogPeriod::Hour),
+        (LogFormat::Delimited('\t'), LogPeriod::Minute),
+    ] {
         let (blobs, watch) = (harness.blobs().await, Watch::new());
         let options = options(&watch).with_format(format).with_period(period);
         let log = LogWriter::new(Arc::clone(&blobs), "shop", options).expect("a log");
@@ -78,9 +83,16 @@ pub(crate) async fn records_are_read_by_time(harness: &Harness) {
         }
         log.close().await.expect("stored");
         let stored = names(&*blobs).await;
-        let first = if period == LogPeriod::Hour { "1800" } else { "1859" };
+        let first = if period == LogPeriod::Hour {
+            "1800"
+        } else {
+            "1859"
+        };
         assert_eq!(stored[0], format!("shop/2014/07/31/{first}/000001.log"));
-        assert_eq!(stored.len(), if period == LogPeriod::Hour { 25 } else { 72 });
+        assert_eq!(
+            stored.len(),
+            if period == LogPeriod::Hour { 25 } else { 72 }
+        );
         // Record n has the time 18:59:30 plus n × 20 minutes.
         let found = read(&blobs, "2014-07-31T19:19:30Z", "2014-08-01T00:19:30Z").await;
         let text = |entry: &LogEntry| match format {
@@ -88,7 +100,11 @@ pub(crate) async fn records_are_read_by_time(harness: &Harness) {
             LogFormat::Delimited(_) => entry.fields().concat(),
         };
         let expected: Vec<_> = (1..16).map(|n| format!("order\t{n}\n")).collect();
-        assert_eq!(found.iter().map(text).collect::<Vec<_>>(), expected, "{format:?}");
+        assert_eq!(
+            found.iter().map(text).collect::<Vec<_>>(),
+            expected,
+            "{format:?}"
+        );
         assert_eq!(found[0].time, time("2014-07-31T19:19:30Z"));
     }
 }
@@ -105,7 +121,10 @@ pub(crate) async fn json_with_line_breaks_is_one_record(harness: &Harness) {
     let found = read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T19:00:00Z").await;
     let expected = text.replace(['\n', '\r'], " ");
     let texts: Vec<_> = found.iter().map(|entry| entry.text.as_str()).collect();
-    assert_eq!(texts, [expected.clone(), format!("[1,{expected},\"after\"]")]);
+    assert_eq!(
+        texts,
+        [expected.clone(), format!("[1,{expected},\"after\"]")]
+    );
 }
 
 /// Records are found whatever the clock of the writer says. The log follows a clock that was ahead and is
@@ -120,15 +139,26 @@ pub(crate) async fn records_are_found_whatever_the_writers_clock(harness: &Harne
     }
     log.close().await.expect("stored");
     let numbers = |found: &[LogEntry]| -> Vec<u32> {
-        found.iter().map(|entry| entry.json().expect("a number")).collect()
+        found
+            .iter()
+            .map(|entry| entry.json().expect("a number"))
+            .collect()
     };
     let all = read_logs(Arc::clone(&blobs), "shop", Ticks::MIN..Ticks::MAX);
     let all: Vec<_> = all.try_collect().await.expect("records");
     assert_eq!(numbers(&all), [0, 4, 1, 2, 3]);
-    assert_eq!(all[2].time, all[3].time, "a write waits for a clock that goes back by one minute");
-    assert_eq!(numbers(&read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T20:00:00Z").await), [0, 4]);
+    assert_eq!(
+        all[2].time, all[3].time,
+        "a write waits for a clock that goes back by one minute"
+    );
+    assert_eq!(
+        numbers(&read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T20:00:00Z").await),
+        [0, 4]
+    );
     let start = format!("{}T00:00:00Z", &all[2].time.to_string()[..10]);
-    let end = Ticks::new(time(&start).get() + 24 * 60 * MINUTE).expect("a time").to_string();
+    let end = Ticks::new(time(&start).get() + 24 * 60 * MINUTE)
+        .expect("a time")
+        .to_string();
     assert_eq!(numbers(&read(&blobs, &start, &end).await), [1, 2, 3]);
 }
 
@@ -149,10 +179,15 @@ pub(crate) async fn concurrent_writers_overwrite_no_blob(harness: &Harness) {
     while let Some(writer) = writers.join_next().await {
         writer.expect("no panic");
     }
-    let numbers: Vec<_> = (1..=40).map(|n| format!("shop/2014/07/31/1800/{n:06}.log")).collect();
+    let numbers: Vec<_> = (1..=40)
+        .map(|n| format!("shop/2014/07/31/1800/{n:06}.log"))
+        .collect();
     assert_eq!(names(&*blobs).await, numbers);
     let found = read(&blobs, "2014-07-31T00:00:00Z", "2014-08-01T00:00:00Z").await;
-    let found: Vec<u32> = found.iter().map(|entry| entry.json().expect("a number")).collect();
+    let found: Vec<u32> = found
+        .iter()
+        .map(|entry| entry.json().expect("a number"))
+        .collect();
     assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), 40);
     for writer in 0..4 {
         let own: Vec<_> = found.iter().filter(|n| **n / 100 == writer).collect();
@@ -185,7 +220,11 @@ pub(crate) async fn requests_are_as_documented(harness: &Harness) {
     assert_eq!(counted.take(), 2 + 2);
     other.append(&2u32).await.expect("a record");
     other.flush().await.expect("stored");
-    assert_eq!(counted.take(), 1 + 2, "a taken blob number costs one request, and the next number is tried");
+    assert_eq!(
+        counted.take(),
+        1 + 2,
+        "a taken blob number costs one request, and the next number is tried"
+    );
 
     let hours = read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T19:00:00Z").await;
     assert_eq!(hours.len(), 100);

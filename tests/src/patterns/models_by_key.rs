@@ -43,11 +43,18 @@ enum Row {
 }
 
 fn order(number: u32) -> Order {
-    Order { customer: "c".to_owned(), number }
+    Order {
+        customer: "c".to_owned(),
+        number,
+    }
 }
 
 fn line(number: u32, line: u32) -> Line {
-    Line { customer: "c".to_owned(), number, line }
+    Line {
+        customer: "c".to_owned(),
+        number,
+        line,
+    }
 }
 
 /// Orders and their lines, compared with a set of numbers.
@@ -75,18 +82,32 @@ pub(crate) async fn compound_rows_are_a_set(harness: &Harness) {
                 assert_eq!(deleted, before - model.len(), "step {step}");
             }
             6..9 => {
-                let (from, to) =
-                    (Line::key("c", n, l).expect("a key"), Line::key("c", n, l + 4).expect("a key"));
-                let found = of(n).between::<Line>(from, to).expect("a view").all().await.expect("lines");
-                let wanted = model.range((n, Some(l))..=(n, Some(l + 4))).filter_map(|(_, line)| *line);
-                assert!(found.iter().map(|found| found.line).eq(wanted), "step {step}: {found:?}");
+                let (from, to) = (
+                    Line::key("c", n, l).expect("a key"),
+                    Line::key("c", n, l + 4).expect("a key"),
+                );
+                let found = of(n)
+                    .between::<Line>(from, to)
+                    .expect("a view")
+                    .all()
+                    .await
+                    .expect("lines");
+                let wanted = model
+                    .range((n, Some(l))..=(n, Some(l + 4)))
+                    .filter_map(|(_, line)| *line);
+                assert!(
+                    found.iter().map(|found| found.line).eq(wanted),
+                    "step {step}: {found:?}"
+                );
             }
             _ => {
                 let found = of(n).all().await.expect("rows");
-                let wanted = model.range((n, None)..(n + 1, None)).map(|(number, l)| match l {
-                    None => Row::Order(order(*number)),
-                    Some(l) => Row::Line(line(*number, *l)),
-                });
+                let wanted = model
+                    .range((n, None)..(n + 1, None))
+                    .map(|(number, l)| match l {
+                        None => Row::Order(order(*number)),
+                        Some(l) => Row::Line(line(*number, *l)),
+                    });
                 assert_eq!(found, wanted.collect::<Vec<_>>(), "step {step}");
             }
         }
@@ -94,7 +115,11 @@ pub(crate) async fn compound_rows_are_a_set(harness: &Harness) {
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(rename_all = "PascalCase", partition_key = "airline", row_key = "{code}")]
+#[entity(
+    rename_all = "PascalCase",
+    partition_key = "airline",
+    row_key = "{code}"
+)]
 struct Airline {
     code: String,
     fleet: u32,
@@ -104,7 +129,8 @@ struct Airline {
 /// entity older than its last read.
 pub(crate) async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
     let table = harness.table().await;
-    let airlines = Table::<Airline>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let airlines =
+        Table::<Airline>::new(table.store().clone(), table.name().clone()).expect("a table");
     let cache = JoinCache::new(airlines.clone(), JoinOptions::default());
     let (mut rng, mut stored) = (Rng::with_seed(82), BTreeMap::<usize, u32>::new());
     let mut known = BTreeMap::<usize, u32>::new();
@@ -113,7 +139,10 @@ pub(crate) async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
         let n = rng.usize(..5);
         match rng.u8(..8) {
             0 | 1 => {
-                let airline = Airline { code: code(n), fleet: step as u32 };
+                let airline = Airline {
+                    code: code(n),
+                    fleet: step as u32,
+                };
                 airlines.upsert(&airline).await.expect("an upsert");
                 stored.insert(n, airline.fleet);
             }
@@ -126,12 +155,18 @@ pub(crate) async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
                 known.clear();
             }
             4 if rng.u8(..4) == 0 => {
-                assert_eq!(cache.load(&airlines.query()).await.expect("airlines"), stored.len());
+                assert_eq!(
+                    cache.load(&airlines.query()).await.expect("airlines"),
+                    stored.len()
+                );
                 known = stored.clone();
             }
             _ => {
                 let asked: Vec<usize> = (0..8).map(|_| rng.usize(..5)).collect();
-                let joined = cache.join(asked, |n| Airline::key(code(*n))).await.expect("a join");
+                let joined = cache
+                    .join(asked, |n| Airline::key(code(*n)))
+                    .await
+                    .expect("a join");
                 for (n, found) in joined {
                     let wanted = known.get(&n).or(stored.get(&n)).copied();
                     assert_eq!(found.map(|airline| airline.fleet), wanted, "step {step}");
@@ -161,13 +196,20 @@ const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 
 fn person(rng: &mut Rng, id: u32) -> Person {
     let email = (rng.u8(..3) > 0).then(|| format!("m{}@x", rng.u32(..12)));
-    Person { team: "t".to_owned(), id, email, city: CITIES[rng.usize(..3)].to_owned(), etag: None }
+    Person {
+        team: "t".to_owned(),
+        id,
+        email,
+        city: CITIES[rng.usize(..3)].to_owned(),
+        etag: None,
+    }
 }
 
 /// Lookups of people by e-mail address and by city, compared with a map of people.
 pub(crate) async fn lookups_are_searches_of_a_map(harness: &Harness) {
     let options = super::index_lists::options();
-    let people = IndexedTable::<Person>::open(harness.store().clone(), harness.unused_name(), options);
+    let people =
+        IndexedTable::<Person>::open(harness.store().clone(), harness.unused_name(), options);
     let people = people.await.expect("a new table");
     let (mut rng, mut model) = (Rng::with_seed(83), BTreeMap::<u32, Person>::new());
     for step in 0..steps(harness) / 2 {
@@ -176,7 +218,9 @@ pub(crate) async fn lookups_are_searches_of_a_map(harness: &Harness) {
         match rng.u8(..8) {
             0..3 => {
                 let new = person(&mut rng, id);
-                let taken = model.values().any(|p| p.id != id && p.email.is_some() && p.email == new.email);
+                let taken = model
+                    .values()
+                    .any(|p| p.id != id && p.email.is_some() && p.email == new.email);
                 let done = people.upsert(&new).await;
                 assert_eq!(done.is_ok(), !taken, "step {step}: {done:?}");
                 if !taken {
@@ -189,15 +233,35 @@ pub(crate) async fn lookups_are_searches_of_a_map(harness: &Harness) {
             }
             4 | 5 => {
                 let city = CITIES[rng.usize(..3)];
-                let found = people.by(Person::by_city(city)).all().await.expect("people");
-                let wanted = model.values().filter(|person| person.city == city).map(|person| person.id);
-                assert!(found.iter().map(|person| person.id).eq(wanted), "step {step}: {found:?}");
+                let found = people
+                    .by(Person::by_city(city))
+                    .all()
+                    .await
+                    .expect("people");
+                let wanted = model
+                    .values()
+                    .filter(|person| person.city == city)
+                    .map(|person| person.id);
+                assert!(
+                    found.iter().map(|person| person.id).eq(wanted),
+                    "step {step}: {found:?}"
+                );
             }
             _ => {
                 let email = format!("m{}@x", rng.u32(..12));
-                let found = people.by(Person::by_email("t").email(&email)).get().await.expect("an answer");
-                let wanted = model.values().find(|person| person.email.as_ref() == Some(&email));
-                assert_eq!(found.map(|person| person.id), wanted.map(|person| person.id), "step {step}");
+                let found = people
+                    .by(Person::by_email("t").email(&email))
+                    .get()
+                    .await
+                    .expect("an answer");
+                let wanted = model
+                    .values()
+                    .find(|person| person.email.as_ref() == Some(&email));
+                assert_eq!(
+                    found.map(|person| person.id),
+                    wanted.map(|person| person.id),
+                    "step {step}"
+                );
             }
         }
     }

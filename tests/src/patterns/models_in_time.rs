@@ -37,21 +37,35 @@ pub(crate) async fn a_log_is_a_sorted_list(harness: &Harness) {
     let table = harness.table().await;
     let of = PartitionKey::new("log").expect("a legal key");
     let log = LogTail::<Note>::new(table.store().clone(), table.name().clone(), of).expect("a log");
-    let (mut rng, mut model) = (Rng::with_seed(71), Vec::<(Reverse<(Ticks, i32)>, EntryId)>::new());
+    let (mut rng, mut model) = (
+        Rng::with_seed(71),
+        Vec::<(Reverse<(Ticks, i32)>, EntryId)>::new(),
+    );
     for step in 0..steps(harness) as i32 {
         let at = minute(rng.i64(0..20));
         let newest = |model: &[(Reverse<(Ticks, i32)>, EntryId)], from: usize, to: usize| {
-            model.iter().skip(from).take(to).map(|(Reverse((_, n)), _)| *n).collect::<Vec<_>>()
+            model
+                .iter()
+                .skip(from)
+                .take(to)
+                .map(|(Reverse((_, n)), _)| *n)
+                .collect::<Vec<_>>()
         };
         match rng.u8(..6) {
             0..3 => {
-                let id = log.append_at(at, &Note { number: step }).await.expect("a new entry");
+                let id = log
+                    .append_at(at, &Note { number: step })
+                    .await
+                    .expect("a new entry");
                 model.push((Reverse((at, step)), id));
                 model.sort_by_key(|(order, _)| *order);
             }
             3 => {
                 let n = rng.usize(..12);
-                assert_eq!(numbers(&log.latest(n).await.expect("entries")), newest(&model, 0, n));
+                assert_eq!(
+                    numbers(&log.latest(n).await.expect("entries")),
+                    newest(&model, 0, n)
+                );
             }
             4 if !model.is_empty() => {
                 let from = rng.usize(..model.len());
@@ -60,8 +74,14 @@ pub(crate) async fn a_log_is_a_sorted_list(harness: &Harness) {
             }
             _ => {
                 let before = minute(rng.i64(0..25));
-                let found: Vec<_> = log.between(at, before).try_collect().await.expect("entries");
-                let wanted = model.iter().filter(|(Reverse((t, _)), _)| (at..before).contains(t));
+                let found: Vec<_> = log
+                    .between(at, before)
+                    .try_collect()
+                    .await
+                    .expect("entries");
+                let wanted = model
+                    .iter()
+                    .filter(|(Reverse((t, _)), _)| (at..before).contains(t));
                 let wanted: Vec<_> = wanted.map(|(Reverse((_, n)), _)| *n).collect();
                 assert_eq!(numbers(&found), wanted, "step {step}");
             }
@@ -81,21 +101,35 @@ struct Login {
 
 fn login(rng: &mut Rng) -> Login {
     let (month, day, hour) = (rng.u32(1..=6), rng.u32(1..=28), rng.u32(..24));
-    let at = format!("2013-{month:02}-{day:02}T{hour:02}:00:00Z").parse().expect("a time");
-    Login { month, user: ["kim", "ken", "adam"][rng.usize(..3)].to_owned(), at }
+    let at = format!("2013-{month:02}-{day:02}T{hour:02}:00:00Z")
+        .parse()
+        .expect("a time");
+    Login {
+        month,
+        user: ["kim", "ken", "adam"][rng.usize(..3)].to_owned(),
+        at,
+    }
 }
 
 fn first_of(month: u32) -> Ticks {
-    format!("2013-{month:02}-01T00:00:00Z").parse().expect("a time")
+    format!("2013-{month:02}-01T00:00:00Z")
+        .parse()
+        .expect("a time")
 }
 
 /// A family of monthly tables, compared with a set ordered by month and key.
 pub(crate) async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
     let family = super::time_slices::family(harness);
-    let logins = TimeSlices::new(harness.store().clone(), &family, Every::Month, |login: &Login| login.at);
+    let logins = TimeSlices::new(
+        harness.store().clone(),
+        &family,
+        Every::Month,
+        |login: &Login| login.at,
+    );
     let logins = logins.expect("a legal name");
     let (mut rng, mut model) = (Rng::with_seed(72), BTreeSet::new());
-    let plain = |found: Vec<Login>| -> Vec<_> { found.into_iter().map(|l| (l.user, l.at)).collect() };
+    let plain =
+        |found: Vec<Login>| -> Vec<_> { found.into_iter().map(|l| (l.user, l.at)).collect() };
     for step in 0..steps(harness) / 2 {
         match rng.u8(..10) {
             0..5 => {
@@ -121,9 +155,21 @@ pub(crate) async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
             }
             _ => {
                 let (from, before) = (first_of(rng.u32(1..=6)), first_of(rng.u32(1..=7)));
-                let found = logins.query().from(from).before(before).all().await.expect("logins");
-                let wanted = model.iter().filter(|login| login.at >= from && login.at < before);
-                assert_eq!(plain(found), plain(wanted.cloned().collect()), "step {step}");
+                let found = logins
+                    .query()
+                    .from(from)
+                    .before(before)
+                    .all()
+                    .await
+                    .expect("logins");
+                let wanted = model
+                    .iter()
+                    .filter(|login| login.at >= from && login.at < before);
+                assert_eq!(
+                    plain(found),
+                    plain(wanted.cloned().collect()),
+                    "step {step}"
+                );
             }
         }
     }
@@ -135,7 +181,10 @@ pub(crate) async fn a_series_is_a_map(harness: &Harness) {
     let table = harness.table().await;
     let slots = Numbered::new("M", 300);
     let series = DataSeries::<_, i32>::new(table.store().clone(), table.name().clone(), slots);
-    let (series, key) = (series.expect("distinct slots"), Key::new("p", "r").expect("a legal key"));
+    let (series, key) = (
+        series.expect("distinct slots"),
+        Key::new("p", "r").expect("a legal key"),
+    );
     let (mut rng, mut model) = (Rng::with_seed(73), BTreeMap::<usize, i32>::new());
     for step in 0..steps(harness) {
         // A few slots around the end of the first row, so that several operations change the same slot.
@@ -146,13 +195,21 @@ pub(crate) async fn a_series_is_a_map(harness: &Harness) {
                 model.insert(slot, value);
             }
             3 => {
-                let many: Vec<_> = (0..rng.usize(..50)).map(|_| (rng.usize(..300), rng.i32(0..9))).collect();
+                let many: Vec<_> = (0..rng.usize(..50))
+                    .map(|_| (rng.usize(..300), rng.i32(0..9)))
+                    .collect();
                 series.set_many(&key, many.clone()).await.expect("slots");
                 model.extend(many);
             }
             4 => {
                 let sum = series.add(&key, slot, value).await.expect("a counter");
-                assert_eq!(sum, *model.entry(slot).and_modify(|old| *old += value).or_insert(value));
+                assert_eq!(
+                    sum,
+                    *model
+                        .entry(slot)
+                        .and_modify(|old| *old += value)
+                        .or_insert(value)
+                );
             }
             5..8 => {
                 let cleared = series.clear(&key, slot).await.expect("an answer");

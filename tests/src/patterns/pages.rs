@@ -49,7 +49,11 @@ fn book() -> PartitionKey {
 }
 
 async fn fill<H: BulkTable>(handle: &H, notes: impl Iterator<Item = H::Entity> + Send + 'static) {
-    let summary = handle.bulk().insert_all(stream::iter(notes)).await.expect("a summary");
+    let summary = handle
+        .bulk()
+        .insert_all(stream::iter(notes))
+        .await
+        .expect("a summary");
     summary.into_result().expect("no failure");
 }
 
@@ -68,19 +72,28 @@ where
         page = pager.page(query, "ann", Some(&next)).await.expect(what);
         pages.push(numbers(&page));
     }
-    assert_eq!(pages.concat(), (0..23).collect::<Vec<_>>(), "{what}: forward");
+    assert_eq!(
+        pages.concat(),
+        (0..23).collect::<Vec<_>>(),
+        "{what}: forward"
+    );
     assert!(page.is_last, "{what}");
     for expected in pages[..pages.len() - 1].iter().rev() {
         let previous = page.previous.expect(what);
         page = pager.page(query, "ann", Some(&previous)).await.expect(what);
         assert_eq!(&numbers(&page), expected, "{what}: back");
     }
-    assert!(page.is_first && page.previous.is_none(), "{what}: back at the start");
+    assert!(
+        page.is_first && page.previous.is_none(),
+        "{what}: back at the start"
+    );
     second
 }
 
 async fn refused<Q: Paged>(query: &Q, cursor: &str) -> bool {
-    let page = Pager::new(CursorKey::new([3; 32])).page(query, "ann", Some(cursor)).await;
+    let page = Pager::new(CursorKey::new([3; 32]))
+        .page(query, "ann", Some(cursor))
+        .await;
     matches!(page, Err(PageError::Cursor(CursorError::OfAnotherQuery)))
 }
 
@@ -96,7 +109,8 @@ pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     assert!(refused(&query.clone().filter(Plain::TEXT.eq("x")), &cursor).await);
 
     let indexed =
-        IndexedTable::<Indexed>::open(store(), harness.unused_name(), IndexOptions::default()).await;
+        IndexedTable::<Indexed>::open(store(), harness.unused_name(), IndexOptions::default())
+            .await;
     let indexed = indexed.expect("a new table");
     fill(&indexed, Indexed::all()).await;
     let lookup = indexed.by(Indexed::by_all("b")).limit(5);
@@ -107,35 +121,68 @@ pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     let wide = WideTable::<Wider>::new(store(), harness.unused_name()).expect("a table");
     wide.create_if_missing().await.expect("a new table");
     fill(&wide, Wider::all()).await;
-    walk("a wide table", &wide.query().partition(book()).limit(5), |note| note.number).await;
+    walk(
+        "a wide table",
+        &wide.query().partition(book()).limit(5),
+        |note| note.number,
+    )
+    .await;
 
     let large = LargeTable::<Large>::new(store(), harness.unused_name(), harness.blobs().await);
     let large = large.expect("a table");
     large.create_if_missing().await.expect("a new table");
     fill(&large, Large::all()).await;
-    walk("a large table", &large.query().partition(book()).limit(5), |note| note.number).await;
+    walk(
+        "a large table",
+        &large.query().partition(book()).limit(5),
+        |note| note.number,
+    )
+    .await;
 
     let options = (LargeOptions::default(), IndexOptions::default());
     let name = harness.unused_name();
-    let large =
-        LargeTable::<LargeIndexed>::open(store(), name, harness.blobs().await, options.0, options.1).await;
+    let large = LargeTable::<LargeIndexed>::open(
+        store(),
+        name,
+        harness.blobs().await,
+        options.0,
+        options.1,
+    )
+    .await;
     let large = large.expect("a new table");
     fill(&large, LargeIndexed::all()).await;
-    walk("a large lookup", &large.by(LargeIndexed::by_all("b")).limit(5), |note| note.number).await;
+    walk(
+        "a large lookup",
+        &large.by(LargeIndexed::by_all("b")).limit(5),
+        |note| note.number,
+    )
+    .await;
 
     let spread = SpreadTable::<Spread>::new(store(), harness.unused_name()).expect("a table");
     spread.create_if_missing().await.expect("a new table");
     fill(&spread, Spread::all()).await;
-    walk("a spread table", &spread.query().partition(book()).limit(5), |note| note.number).await;
+    walk(
+        "a spread table",
+        &spread.query().partition(book()).limit(5),
+        |note| note.number,
+    )
+    .await;
 
     let family = format!("{}s", harness.unused_name());
     for day in 1..=3 {
-        harness.clean_up(&format!("{family}2013010{day}").parse().expect("a legal name"));
+        harness.clean_up(
+            &format!("{family}2013010{day}")
+                .parse()
+                .expect("a legal name"),
+        );
     }
     let time = |note: &Plain| -> Ticks {
-        format!("2013-01-0{}T00:00:00Z", 1 + note.number / 10).parse().expect("a time")
+        format!("2013-01-0{}T00:00:00Z", 1 + note.number / 10)
+            .parse()
+            .expect("a time")
     };
-    let slices = TimeSlices::<Plain>::new(store(), family.as_str(), Every::Day, time).expect("slices");
+    let slices =
+        TimeSlices::<Plain>::new(store(), family.as_str(), Every::Day, time).expect("slices");
     fill(&slices, Plain::all()).await;
     walk("slices", &slices.query().limit(5), |note| note.number).await;
 }

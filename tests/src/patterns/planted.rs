@@ -6,7 +6,9 @@ use futures_util::{TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, Manifest, StoredIndex, WriteTarget};
 use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::store::{ManifestCache, Operation, TableStoreExt as _};
-use table_patterns::index::{BulkInsert, Index, IndexedEntities, Payload, Placement, ScrubMode, Trust};
+use table_patterns::index::{
+    BulkInsert, Index, IndexedEntities, Payload, Placement, ScrubMode, Trust,
+};
 
 use super::index_lists::changing;
 use crate::Harness;
@@ -20,33 +22,57 @@ struct Planted<'a> {
 
 impl<'a> Planted<'a> {
     async fn new(harness: &'a Harness) -> Self {
-        let (guest, victim) = (harness.table().await.name().clone(), harness.table().await.name().clone());
-        let planted = Self { harness, guest, victim };
+        let (guest, victim) = (
+            harness.table().await.name().clone(),
+            harness.table().await.name().clone(),
+        );
+        let planted = Self {
+            harness,
+            guest,
+            victim,
+        };
         for row in ["old", "other"] {
-            planted.put(&planted.victim, Entity::from(key(row)).with("Secret", 1)).await;
+            planted
+                .put(&planted.victim, Entity::from(key(row)).with("Secret", 1))
+                .await;
         }
         planted
     }
 
     async fn put(&self, table: &TableName, row: Entity) {
-        let put = self.harness.store().write(table, Operation::InsertOrReplace(row)).await;
+        let put = self
+            .harness
+            .store()
+            .write(table, Operation::InsertOrReplace(row))
+            .await;
         put.expect("a row of a legal key");
     }
 
     /// An index that puts a whole entity at any key of the other table that the entity names.
     fn index(&self) -> Index {
         let elsewhere = Placement::OtherTable(self.victim.clone());
-        Index::keyed("ev", elsewhere, "{Tp}", "{Tr}").expect("a template").with_payload(Payload::Full)
+        Index::keyed("ev", elsewhere, "{Tp}", "{Tr}")
+            .expect("a template")
+            .with_payload(Payload::Full)
     }
 
     async fn open(&self, indexes: Vec<Index>) -> IndexedEntities {
         let (store, table) = (self.harness.store().clone(), self.guest.clone());
-        IndexedEntities::open(store, table, indexes, changing()).await.expect("a table")
+        IndexedEntities::open(store, table, indexes, changing())
+            .await
+            .expect("a table")
     }
 
     async fn victims(&self) -> Vec<Entity> {
-        let rows = self.harness.store().query_all(&self.victim, &Default::default()).await.expect("rows");
-        rows.into_iter().filter(|row| row.key().partition() != MANIFEST_PARTITION).collect()
+        let rows = self
+            .harness
+            .store()
+            .query_all(&self.victim, &Default::default())
+            .await
+            .expect("rows");
+        rows.into_iter()
+            .filter(|row| row.key().partition() != MANIFEST_PARTITION)
+            .collect()
     }
 }
 
@@ -55,50 +81,102 @@ fn key(row: &str) -> Key {
 }
 
 fn pointing(id: &str, row: &str) -> Entity {
-    Entity::new("g", id).expect("a legal key").with("Tp", "vp").with("Tr", row)
+    Entity::new("g", id)
+        .expect("a legal key")
+        .with("Tp", "vp")
+        .with("Tr", row)
 }
 
 /// Writes, imports, scrubs, builds and recovery follow no definition to which the other table has not consented.
 pub(crate) async fn a_planted_definition_changes_no_other_table(harness: &Harness) {
     let world = Planted::new(harness).await;
     let program = world.open(vec![]).await;
-    program.insert(pointing("before", "old")).await.expect("an insert");
+    program
+        .insert(pointing("before", "old"))
+        .await
+        .expect("an insert");
     let planted = StoredIndex::new(world.index().definition(), IndexState::Readable);
-    world.put(&world.guest, planted.to_entity().expect("a row")).await;
+    world
+        .put(&world.guest, planted.to_entity().expect("a row"))
+        .await;
     // As a careless attacker would write it: without what follows from the definition.
     let bare = Entity::new(MANIFEST_PARTITION, "index~~ev.00000000").expect("a legal key");
-    let bare = bare.with("Format", 1).with("State", "readable").with("Shape", "\"row\"");
+    let bare = bare
+        .with("Format", 1)
+        .with("State", "readable")
+        .with("Shape", "\"row\"");
     let bare = bare.with("IndexTable", world.victim.as_str());
-    world.put(&world.guest, bare.with("Definition", world.index().definition().to_json())).await;
+    world
+        .put(
+            &world.guest,
+            bare.with("Definition", world.index().definition().to_json()),
+        )
+        .await;
     let before = world.victims().await;
 
     let guests = world.open(vec![]).await;
-    guests.insert(pointing("1", "new")).await.expect("an insert");
-    guests.upsert(pointing("2", "old")).await.expect("an upsert");
-    guests.modify(&Key::new("g", "before").expect("a legal key"), |_| Ok(None)).await.expect("a delete");
+    guests
+        .insert(pointing("1", "new"))
+        .await
+        .expect("an insert");
+    guests
+        .upsert(pointing("2", "old"))
+        .await
+        .expect("an upsert");
+    guests
+        .modify(&Key::new("g", "before").expect("a legal key"), |_| Ok(None))
+        .await
+        .expect("a delete");
     let rows = stream::iter([Ok(pointing("3", "new")), Ok(pointing("4", "old"))]);
     let imported = guests.insert_all(rows, BulkInsert::default());
     let imported: Vec<_> = imported.try_collect().await.expect("an import");
     assert!(imported.iter().all(|outcome| outcome.result.is_ok()));
     let plain = ManifestCache::for_store(&**harness.store());
-    let plain = plain.plain_write(&**harness.store(), &world.guest).await.expect("a manifest");
+    let plain = plain
+        .plain_write(&**harness.store(), &world.guest)
+        .await
+        .expect("a manifest");
     let row = pointing("5", "new");
-    let checked = plain.manifest().check_plain(&world.guest, WriteTarget::Entity(&row), "a write", "");
+    let checked =
+        plain
+            .manifest()
+            .check_plain(&world.guest, WriteTarget::Entity(&row), "a write", "");
     checked.expect("no index in force");
     drop(plain);
     assert!(guests.scrub("ev", ScrubMode::Repair).await.is_err());
     assert!(guests.build("ev").is_err());
-    guests.journal().sweep(std::slice::from_ref(&world.victim), Duration::ZERO).await.expect("a sweep");
+    guests
+        .journal()
+        .sweep(std::slice::from_ref(&world.victim), Duration::ZERO)
+        .await
+        .expect("a sweep");
     assert_eq!(world.victims().await, before);
 
-    let error = guests.find("ev", &key("new"), Trust::Entry).await.expect_err("no index").to_string();
-    assert!(error.contains("not in force") && error.contains(world.victim.as_str()), "{error}");
-    let manifest = Manifest::load(&**harness.store(), &world.guest).await.expect("a manifest");
-    assert_eq!((manifest.not_in_force.len(), manifest.refused.len()), (1, 1));
+    let error = guests
+        .find("ev", &key("new"), Trust::Entry)
+        .await
+        .expect_err("no index")
+        .to_string();
+    assert!(
+        error.contains("not in force") && error.contains(world.victim.as_str()),
+        "{error}"
+    );
+    let manifest = Manifest::load(&**harness.store(), &world.guest)
+        .await
+        .expect("a manifest");
+    assert_eq!(
+        (manifest.not_in_force.len(), manifest.refused.len()),
+        (1, 1)
+    );
 
     // The owner of both tables takes the definition for his own: then it is an index like any other.
     guests.trust_index("ev").await.expect("a consent");
-    let error = guests.build("ev").expect("an index").run().await.expect_err("rows in the way");
+    let error = guests
+        .build("ev")
+        .expect("an index")
+        .run()
+        .await
+        .expect_err("rows in the way");
     assert!(error.is_key_collision(), "{error}");
     let now = world.victims().await;
     assert!(before.iter().all(|row| now.contains(row)));
@@ -109,39 +187,92 @@ pub(crate) async fn an_entry_changes_only_its_own_row(harness: &Harness) {
     let world = Planted::new(harness).await;
     let guests = world.open(vec![world.index()]).await;
     let before = world.victims().await;
-    let error = guests.insert(pointing("1", "old")).await.expect_err("a row in the way");
+    let error = guests
+        .insert(pointing("1", "old"))
+        .await
+        .expect_err("a row in the way");
     assert!(error.is_key_collision(), "{error}");
-    assert!(error.to_string().contains("'ev'") && error.to_string().contains("old"), "{error}");
+    assert!(
+        error.to_string().contains("'ev'") && error.to_string().contains("old"),
+        "{error}"
+    );
     let other = world.open(vec![]).await;
     let first = Key::new("g", "1").expect("a legal key");
     other.modify(&first, |_| Ok(None)).await.expect("a delete");
-    guests.journal().sweep(std::slice::from_ref(&world.victim), Duration::ZERO).await.expect("a sweep");
-    guests.scrub("ev", ScrubMode::Repair).await.expect("a scrub");
+    guests
+        .journal()
+        .sweep(std::slice::from_ref(&world.victim), Duration::ZERO)
+        .await
+        .expect("a sweep");
+    guests
+        .scrub("ev", ScrubMode::Repair)
+        .await
+        .expect("a scrub");
     assert_eq!(world.victims().await, before);
-    guests.insert(pointing("1", "new")).await.expect("an insert");
+    guests
+        .insert(pointing("1", "new"))
+        .await
+        .expect("an insert");
     assert_eq!(world.victims().await.len(), before.len() + 1);
     let old = guests.get_existing(&first).await.expect("an entity");
-    guests.replace(&old, pointing("1", "newer")).await.expect("another key");
-    assert!(guests.find("ev", &key("newer"), Trust::Entity).await.expect("a lookup").is_some());
+    guests
+        .replace(&old, pointing("1", "newer"))
+        .await
+        .expect("another key");
+    assert!(
+        guests
+            .find("ev", &key("newer"), Trust::Entity)
+            .await
+            .expect("a lookup")
+            .is_some()
+    );
     guests.drop_index("ev").await.expect("a removal");
     assert_eq!(world.victims().await, before);
 }
 
 pub(crate) async fn a_damaged_manifest_stops_no_read_and_no_write(harness: &Harness) {
     let world = Planted::new(harness).await;
-    let by_city =
-        || Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}").expect("a template");
+    let by_city = || {
+        Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")
+            .expect("a template")
+    };
     let program = world.open(vec![by_city()]).await;
-    for row in ["index~~x.00000000", "type~Order", "process~00000000000000000000000000000001"] {
+    for row in [
+        "index~~x.00000000",
+        "type~Order",
+        "process~00000000000000000000000000000001",
+    ] {
         let garbage = Entity::new(MANIFEST_PARTITION, row).expect("a legal key");
-        world.put(&world.guest, garbage.with("Format", "x").with("Definition", 7).with("Cache", "x")).await;
+        world
+            .put(
+                &world.guest,
+                garbage
+                    .with("Format", "x")
+                    .with("Definition", 7)
+                    .with("Cache", "x"),
+            )
+            .await;
     }
     let (store, table) = (harness.store().clone(), world.guest.clone());
-    let reader =
-        IndexedEntities::open_to_read(store, table, vec![by_city()], changing()).await.expect("a reader");
+    let reader = IndexedEntities::open_to_read(store, table, vec![by_city()], changing())
+        .await
+        .expect("a reader");
     program.refresh().await.expect("a manifest");
-    let person = Entity::new("p", "1").expect("a legal key").with("City", "oslo");
-    world.open(vec![by_city()]).await.insert(person).await.expect("an insert");
+    let person = Entity::new("p", "1")
+        .expect("a legal key")
+        .with("City", "oslo");
+    world
+        .open(vec![by_city()])
+        .await
+        .insert(person)
+        .await
+        .expect("an insert");
     let entry = Key::new("city_oslo", "1").expect("a legal key");
-    assert!(reader.find("city", &entry, Trust::Entity).await.expect("a lookup").is_some());
+    assert!(
+        reader
+            .find("city", &entry, Trust::Entity)
+            .await
+            .expect("a lookup")
+            .is_some()
+    );
 }

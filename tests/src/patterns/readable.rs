@@ -50,14 +50,24 @@ reading!(
     Indexed,
     [
         index(tag, row_key = "tag_{tag}_{number}"),
-        index(copy, partition_key = "copy_{tag}", row_key = "{number}_{sensor}", payload = full),
+        index(
+            copy,
+            partition_key = "copy_{tag}",
+            row_key = "{number}_{sensor}",
+            payload = full
+        ),
         index(listed, row_key = "listed_{tag}", shape = list)
     ],
     partition_key,
     []
 );
 reading!(Large, [], partition_key, [large(over = 4)]);
-reading!(LargeIndexed, [index(tag, row_key = "tag_{tag}_{number}")], partition_key, [large(over = 4)]);
+reading!(
+    LargeIndexed,
+    [index(tag, row_key = "tag_{tag}_{number}")],
+    partition_key,
+    [large(over = 4)]
+);
 reading!(Spread, [], partition_key(spread = 4), []);
 reading!(Wider, [entity(wide)], partition_key, []);
 
@@ -66,9 +76,15 @@ async fn damage(store: &dyn TableStore, table: &TableName, numbers: &[u32]) {
     let rows = store.query_all(table, &Query::new()).await.expect("rows");
     let mut found = 0;
     for row in rows.iter().filter(|row| row.get("Value").is_some()) {
-        if numbers.iter().any(|number| row.key().row().contains(&format!("{number:02}"))) {
+        if numbers
+            .iter()
+            .any(|number| row.key().row().contains(&format!("{number:02}")))
+        {
             let damaged = Entity::from(row.key().clone()).with("Value", "many");
-            store.write(table, Operation::Merge(damaged, IfMatch::Any)).await.expect("a row");
+            store
+                .write(table, Operation::Merge(damaged, IfMatch::Any))
+                .await
+                .expect("a row");
             found += 1;
         }
     }
@@ -85,7 +101,10 @@ fn numbers<T>(page: &ReadablePage<T>, number: impl Fn(&T) -> u32) -> (Vec<u32>, 
     unreadable.sort_unstable();
     for row in &page.unreadable {
         let error = row.error.to_string();
-        assert!(error.contains("'Value'") && error.contains("Edm.String"), "{error}");
+        assert!(
+            error.contains("'Value'") && error.contains("Edm.String"),
+            "{error}"
+        );
         assert!(row.error.is_of_one_entity(), "{error}");
     }
     (page.page.items.iter().map(number).collect(), unreadable)
@@ -107,16 +126,32 @@ macro_rules! check {
         }
         // A store may answer with an empty last page.
         found.retain(|(read, unreadable)| !read.is_empty() || !unreadable.is_empty());
-        assert_eq!(found, [(vec![1], vec![2]), (vec![3], vec![4]), (vec![5], vec![])], "{}", $what);
+        assert_eq!(
+            found,
+            [(vec![1], vec![2]), (vec![3], vec![4]), (vec![5], vec![])],
+            "{}",
+            $what
+        );
 
         // The stream with a limit ends after the second reading, before the second unreadable one.
-        let streams =
-            [($query.stream_readable(), vec![1, 3, 5], 2), (query().stream_readable(), vec![1, 3], 1)];
+        let streams = [
+            ($query.stream_readable(), vec![1, 3, 5], 2),
+            (query().stream_readable(), vec![1, 3], 1),
+        ];
         for (stream, expected, unreadable) in streams {
             let rows: Vec<_> = stream.try_collect().await.expect($what);
-            let read: Vec<u32> = rows.iter().flatten().map(|reading| reading.number).collect();
+            let read: Vec<u32> = rows
+                .iter()
+                .flatten()
+                .map(|reading| reading.number)
+                .collect();
             assert_eq!(read, expected, "{}: a stream", $what);
-            assert_eq!(rows.len() - read.len(), unreadable, "{}: the unreadable ones of a stream", $what);
+            assert_eq!(
+                rows.len() - read.len(),
+                unreadable,
+                "{}: the unreadable ones of a stream",
+                $what
+            );
         }
     }};
 }
@@ -128,7 +163,10 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     macro_rules! fill {
         ($table:expr, $name:expr, $of:ident) => {{
             for number in 1..=5 {
-                $table.insert(&$of::new(number)).await.expect("a new reading");
+                $table
+                    .insert(&$of::new(number))
+                    .await
+                    .expect("a new reading");
             }
             damage(&**harness.store(), $name, &[2, 4]).await;
         }};
@@ -137,54 +175,109 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     let table = Table::<Plain>::new(store(), name.clone()).expect("a table");
     table.create_if_missing().await.expect("a new table");
     fill!(table, &name, Plain);
-    check!("a table", table.query().partition(Plain::partition("s1").expect("a key")));
+    check!(
+        "a table",
+        table
+            .query()
+            .partition(Plain::partition("s1").expect("a key"))
+    );
     // A projection without the damaged property reads every row.
-    let tags = table.query().project::<Tag>().in_any_order().readable_page(None).await.expect("a page");
+    let tags = table
+        .query()
+        .project::<Tag>()
+        .in_any_order()
+        .readable_page(None)
+        .await
+        .expect("a page");
     assert_eq!((tags.page.items.len(), tags.unreadable.len()), (5, 0));
     assert!(tags.page.items.iter().all(|tag| tag.tag == 7));
 
     let name = harness.unused_name();
-    let table = IndexedTable::<Indexed>::open(store(), name.clone(), options()).await.expect("a table");
+    let table = IndexedTable::<Indexed>::open(store(), name.clone(), options())
+        .await
+        .expect("a table");
     for number in 1..=5 {
-        table.insert(&Indexed::new(number)).await.expect("a new reading");
+        table
+            .insert(&Indexed::new(number))
+            .await
+            .expect("a new reading");
     }
     table.flush().await;
     damage(&**harness.store(), &name, &[2, 4]).await;
-    check!("an indexed table", table.query().partition(Indexed::partition("s1").expect("a key")));
-    check!("a lookup of references", table.by(Indexed::by_tag("s1").tag(7)));
+    check!(
+        "an indexed table",
+        table
+            .query()
+            .partition(Indexed::partition("s1").expect("a key"))
+    );
+    check!(
+        "a lookup of references",
+        table.by(Indexed::by_tag("s1").tag(7))
+    );
     check!("a lookup of copies", table.by(Indexed::by_copy(7)));
-    check!("a verified lookup", table.by(Indexed::by_tag("s1").tag(7)).verified());
-    check!("a lookup by a list", table.by(Indexed::by_listed("s1").tag(7)));
+    check!(
+        "a verified lookup",
+        table.by(Indexed::by_tag("s1").tag(7)).verified()
+    );
+    check!(
+        "a lookup by a list",
+        table.by(Indexed::by_listed("s1").tag(7))
+    );
 
     let (name, blobs) = (harness.unused_name(), harness.blobs().await);
-    let table = LargeTable::<Large>::new(store(), name.clone(), Arc::clone(&blobs)).expect("a table");
+    let table =
+        LargeTable::<Large>::new(store(), name.clone(), Arc::clone(&blobs)).expect("a table");
     table.create_if_missing().await.expect("a new table");
     fill!(table, &name, Large);
-    check!("a large table", table.query().partition(Large::partition("s1").expect("a key")));
+    check!(
+        "a large table",
+        table
+            .query()
+            .partition(Large::partition("s1").expect("a key"))
+    );
 
     let name = harness.unused_name();
-    let opened =
-        LargeTable::<LargeIndexed>::open(store(), name.clone(), blobs, LargeOptions::default(), options());
+    let opened = LargeTable::<LargeIndexed>::open(
+        store(),
+        name.clone(),
+        blobs,
+        LargeOptions::default(),
+        options(),
+    );
     let table = opened.await.expect("a table");
     fill!(table, &name, LargeIndexed);
-    check!("a lookup of large entities", table.by(LargeIndexed::by_tag("s1").tag(7)));
+    check!(
+        "a lookup of large entities",
+        table.by(LargeIndexed::by_tag("s1").tag(7))
+    );
 
     let name = harness.unused_name();
     let table = SpreadTable::<Spread>::new(store(), name.clone()).expect("a table");
     table.create_if_missing().await.expect("a new table");
     fill!(table, &name, Spread);
-    check!("a spread table", table.query().partition(Spread::partition("s1").expect("a key")));
+    check!(
+        "a spread table",
+        table
+            .query()
+            .partition(Spread::partition("s1").expect("a key"))
+    );
 
     let name = harness.unused_name();
     let table = WideTable::<Wider>::new(store(), name.clone()).expect("a table");
     table.create_if_missing().await.expect("a new table");
     fill!(table, &name, Wider);
-    check!("a wide table", table.query().partition(Wider::partition("s1").expect("a key")));
+    check!(
+        "a wide table",
+        table
+            .query()
+            .partition(Wider::partition("s1").expect("a key"))
+    );
 
     let family = format!("{}s", harness.unused_name());
     harness.clean_up(&format!("{family}20130101").parse().expect("a legal name"));
     let day: Ticks = "2013-01-01T00:00:00Z".parse().expect("a time");
-    let slices = TimeSlices::<Plain>::new(store(), &family, Every::Day, move |_| day).expect("slices");
+    let slices =
+        TimeSlices::<Plain>::new(store(), &family, Every::Day, move |_| day).expect("slices");
     let slice = slices.table_name(day).expect("a legal name");
     fill!(slices, &slice, Plain);
     check!("time slices", slices.query());
@@ -195,27 +288,71 @@ pub(super) async fn missing_blobs_are_listed(harness: &Harness) {
     let (name, blobs) = (harness.unused_name(), harness.blobs().await);
     let options = IndexOptions::local();
     let store = Arc::clone(harness.store());
-    let opened =
-        LargeTable::<LargeIndexed>::open(store, name, Arc::clone(&blobs), LargeOptions::default(), options);
+    let opened = LargeTable::<LargeIndexed>::open(
+        store,
+        name,
+        Arc::clone(&blobs),
+        LargeOptions::default(),
+        options,
+    );
     let table = opened.await.expect("a table");
-    table.insert(&LargeIndexed::new(1)).await.expect("a new reading");
-    let list = async || blobs.list(None).try_collect::<Vec<_>>().await.expect("blobs");
+    table
+        .insert(&LargeIndexed::new(1))
+        .await
+        .expect("a new reading");
+    let list = async || {
+        blobs
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .expect("blobs")
+    };
     let before = list().await;
-    table.insert(&LargeIndexed::new(2)).await.expect("a new reading");
-    table.insert(&LargeIndexed { text: "abc".into(), ..LargeIndexed::new(3) }).await.expect("a new reading");
+    table
+        .insert(&LargeIndexed::new(2))
+        .await
+        .expect("a new reading");
+    table
+        .insert(&LargeIndexed {
+            text: "abc".into(),
+            ..LargeIndexed::new(3)
+        })
+        .await
+        .expect("a new reading");
     let after = list().await;
-    let of_second = after.iter().find(|blob| before.iter().all(|known| known.location != blob.location));
-    blobs.delete(&of_second.expect("a blob").location).await.expect("a blob");
+    let of_second = after
+        .iter()
+        .find(|blob| before.iter().all(|known| known.location != blob.location));
+    blobs
+        .delete(&of_second.expect("a blob").location)
+        .await
+        .expect("a blob");
 
-    let query = table.query().partition(LargeIndexed::partition("s1").expect("a key"));
+    let query = table
+        .query()
+        .partition(LargeIndexed::partition("s1").expect("a key"));
     let lookup = table.by(LargeIndexed::by_tag("s1").tag(7));
     assert!(query.page(None).await.is_err() && lookup.page(None).await.is_err());
-    for page in [query.readable_page(None).await, lookup.readable_page(None).await] {
+    for page in [
+        query.readable_page(None).await,
+        lookup.readable_page(None).await,
+    ] {
         let page = page.expect("a page");
-        assert_eq!(page.page.items.iter().map(|reading| reading.number).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(
+            page.page
+                .items
+                .iter()
+                .map(|reading| reading.number)
+                .collect::<Vec<_>>(),
+            [1, 3]
+        );
         assert_eq!(page.unreadable.len(), 1);
         assert_eq!(page.unreadable[0].key.row(), "02");
-        assert!(page.unreadable[0].error.to_string().contains("blob"), "{}", page.unreadable[0].error);
+        assert!(
+            page.unreadable[0].error.to_string().contains("blob"),
+            "{}",
+            page.unreadable[0].error
+        );
     }
 }
 
@@ -225,18 +362,37 @@ pub(super) async fn damaged_wide_entities_are_listed(harness: &Harness) {
     let table = WideTable::<Wider>::new(store(), name.clone()).expect("a table");
     table.create_if_missing().await.expect("a new table");
     for number in 1..=4 {
-        table.insert(&Wider::new(number)).await.expect("a new reading");
+        table
+            .insert(&Wider::new(number))
+            .await
+            .expect("a new reading");
     }
     let rows = store().query_all(&name, &Query::new()).await.expect("rows");
     let has_values = |row: &&Entity| row.get("Value").is_some() && row.key().row().contains("_02~");
-    let chunk = rows.iter().find(has_values).expect("a row of the second reading").key().clone();
-    store().write(&name, Operation::Delete(chunk, IfMatch::Any)).await.expect("a deletion");
+    let chunk = rows
+        .iter()
+        .find(has_values)
+        .expect("a row of the second reading")
+        .key()
+        .clone();
+    store()
+        .write(&name, Operation::Delete(chunk, IfMatch::Any))
+        .await
+        .expect("a deletion");
 
-    let query = || table.query().partition(Wider::partition("s1").expect("a key"));
+    let query = || {
+        table
+            .query()
+            .partition(Wider::partition("s1").expect("a key"))
+    };
     assert!(query().page(None).await.is_err());
     let (mut read, mut unreadable, mut from) = (Vec::new(), Vec::new(), None);
     loop {
-        let page = query().limit(2).readable_page(from.as_ref()).await.expect("a page");
+        let page = query()
+            .limit(2)
+            .readable_page(from.as_ref())
+            .await
+            .expect("a page");
         read.extend(page.page.items.iter().map(|reading| reading.number));
         unreadable.extend(page.unreadable.iter().map(|row| row.key.row().to_owned()));
         from = page.page.continuation;
@@ -246,6 +402,15 @@ pub(super) async fn damaged_wide_entities_are_listed(harness: &Harness) {
     }
     assert_eq!((read, unreadable), (vec![1, 3, 4], vec!["02".to_owned()]));
     let plan = table.upgrade().plan().await.expect("a plan");
-    assert_eq!((plan.rows, plan.failed, plan.failures[0].key.row()), (4, 1, "02"));
-    assert!(plan.failures[0].error.to_string().contains("do not belong together"), "{plan:?}");
+    assert_eq!(
+        (plan.rows, plan.failed, plan.failures[0].key.row()),
+        (4, 1, "02")
+    );
+    assert!(
+        plan.failures[0]
+            .error
+            .to_string()
+            .contains("do not belong together"),
+        "{plan:?}"
+    );
 }

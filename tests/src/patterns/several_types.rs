@@ -15,7 +15,12 @@ use crate::Harness;
 /// The e-mail address is unique in the table.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Customer", rename_all = "PascalCase")]
-#[index(email, partition_key = "email_{email}", row_key = "email", unique = "table")]
+#[index(
+    email,
+    partition_key = "email_{email}",
+    row_key = "email",
+    unique = "table"
+)]
 #[index(name, row_key = "name_{name}_{id:04}")]
 struct Customer {
     #[partition_key]
@@ -45,7 +50,12 @@ struct Order {
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Ticket", rename_all = "PascalCase")]
 #[index(state, partition_key = "state_{state}", row_key = "{region}_{id:04}")]
-#[index(code, partition_key = "code_{code}", row_key = "code", unique = "table")]
+#[index(
+    code,
+    partition_key = "code_{code}",
+    row_key = "code",
+    unique = "table"
+)]
 struct Ticket {
     #[partition_key]
     region: String,
@@ -57,7 +67,11 @@ struct Ticket {
 
 /// A type without indexes.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Line", rename_all = "PascalCase", row_key = "line_{order:04}_{line:02}")]
+#[entity(
+    type = "Line",
+    rename_all = "PascalCase",
+    row_key = "line_{order:04}_{line:02}"
+)]
 struct Line {
     #[partition_key]
     region: String,
@@ -80,15 +94,31 @@ const NAMES: [&str; 2] = ["ann", "bob"];
 
 fn customer(id: u32, email: u32) -> Customer {
     let name = NAMES[id as usize % 2].to_owned();
-    Customer { region: "no".to_owned(), id, name, email: format!("{email}@x"), phone: None }
+    Customer {
+        region: "no".to_owned(),
+        id,
+        name,
+        email: format!("{email}@x"),
+        phone: None,
+    }
 }
 
 fn order(id: u32, receipt: u32) -> Order {
-    Order { region: "no".to_owned(), id, placed: id, receipt: format!("r{receipt}") }
+    Order {
+        region: "no".to_owned(),
+        id,
+        placed: id,
+        receipt: format!("r{receipt}"),
+    }
 }
 
 fn ticket(id: u32, code: u32) -> Ticket {
-    Ticket { region: "no".to_owned(), id, state: "open".to_owned(), code: format!("c{code}") }
+    Ticket {
+        region: "no".to_owned(),
+        id,
+        state: "open".to_owned(),
+        code: format!("c{code}"),
+    }
 }
 
 /// Updates, patches, moves and deletes customers; a replacement takes over a released unique value. A write
@@ -103,13 +133,24 @@ async fn work_on_customers(customers: &IndexedTable<Customer>) -> Result<()> {
     };
     customers.update(Customer::key("no", 1)?, renewed).await?;
     let phone = Customer::patch().phone("47".to_owned());
-    customers.merge(Customer::key("no", 2)?, &phone, IfMatch::Any).await?;
-    customers.move_to(Customer::key("no", 3)?, customers, Customer::key("se", 3)?).await?;
+    customers
+        .merge(Customer::key("no", 2)?, &phone, IfMatch::Any)
+        .await?;
+    customers
+        .move_to(Customer::key("no", 3)?, customers, Customer::key("se", 3)?)
+        .await?;
     assert!(customers.delete_if_exists(Customer::key("no", 4)?).await?);
     customers.upsert(&customer(5, 4)).await?;
     customers.insert(&customer(7, 1)).await?;
     for taken in [customer(8, 2), customer(8, 3)] {
-        assert!(customers.insert(&taken).await.unwrap_err().is_unique_violation(), "{taken:?}");
+        assert!(
+            customers
+                .insert(&taken)
+                .await
+                .unwrap_err()
+                .is_unique_violation(),
+            "{taken:?}"
+        );
     }
     Ok(())
 }
@@ -123,11 +164,19 @@ async fn work_on_orders(orders: &IndexedTable<Order>) -> Result<()> {
         Ok(())
     };
     orders.update(Order::key("no", 1)?, later).await?;
-    orders.move_to(Order::key("no", 3)?, orders, Order::key("se", 3)?).await?;
+    orders
+        .move_to(Order::key("no", 3)?, orders, Order::key("se", 3)?)
+        .await?;
     assert!(orders.delete_if_exists(Order::key("no", 4)?).await?);
     orders.upsert(&order(5, 4)).await?;
     orders.insert(&order(7, 3)).await?;
-    assert!(orders.insert(&order(8, 2)).await.unwrap_err().is_unique_violation());
+    assert!(
+        orders
+            .insert(&order(8, 2))
+            .await
+            .unwrap_err()
+            .is_unique_violation()
+    );
     Ok(())
 }
 
@@ -140,19 +189,29 @@ async fn work_on_tickets(tickets: &IndexedTable<Ticket>) -> Result<()> {
         Ok(())
     };
     tickets.update(Ticket::key("no", 1)?, closed).await?;
-    tickets.move_to(Ticket::key("no", 3)?, tickets, Ticket::key("se", 3)?).await?;
+    tickets
+        .move_to(Ticket::key("no", 3)?, tickets, Ticket::key("se", 3)?)
+        .await?;
     assert!(tickets.delete_if_exists(Ticket::key("no", 4)?).await?);
     let two = tickets.get_existing(Ticket::key("no", 2)?).await?;
     tickets.replace_stored(&two, &ticket(2, 4)).await?;
     tickets.insert(&ticket(7, 2)).await?;
     for taken in [ticket(8, 2), ticket(8, 3)] {
-        assert!(tickets.insert(&taken).await.unwrap_err().is_unique_violation(), "{taken:?}");
+        assert!(
+            tickets
+                .insert(&taken)
+                .await
+                .unwrap_err()
+                .is_unique_violation(),
+            "{taken:?}"
+        );
     }
     Ok(())
 }
 
 async fn open<T: IndexedEntity>(h: &Harness, table: &TableName) -> IndexedTable<T> {
-    let opened = IndexedTable::open(h.store().clone(), table.clone(), IndexOptions::default()).await;
+    let opened =
+        IndexedTable::open(h.store().clone(), table.clone(), IndexOptions::default()).await;
     opened.expect("indexes that make sense")
 }
 
@@ -160,36 +219,73 @@ async fn open<T: IndexedEntity>(h: &Harness, table: &TableName) -> IndexedTable<
 async fn check(h: &Harness, table: &TableName) -> Result<()> {
     let customers = open::<Customer>(h, table).await;
     let owner = async |email: &str| {
-        let found = customers.by(Customer::by_email(email)).verified().get().await?;
+        let found = customers
+            .by(Customer::by_email(email))
+            .verified()
+            .get()
+            .await?;
         Ok::<_, table_core::Error>(found.map(|customer| (customer.region, customer.id)))
     };
-    for (email, region, id) in
-        [("new@x", "no", 1), ("1@x", "no", 7), ("2@x", "no", 2), ("3@x", "se", 3), ("4@x", "no", 5)]
-    {
-        assert_eq!(owner(email).await?, Some((region.to_owned(), id)), "{email}");
+    for (email, region, id) in [
+        ("new@x", "no", 1),
+        ("1@x", "no", 7),
+        ("2@x", "no", 2),
+        ("3@x", "se", 3),
+        ("4@x", "no", 5),
+    ] {
+        assert_eq!(
+            owner(email).await?,
+            Some((region.to_owned(), id)),
+            "{email}"
+        );
     }
     assert_eq!(owner("5@x").await?, None);
-    let bobs = customers.by(Customer::by_name("no").name("bob")).all().await?;
-    assert_eq!(bobs.iter().map(|customer| customer.id).collect::<Vec<_>>(), [1, 5, 7]);
+    let bobs = customers
+        .by(Customer::by_name("no").name("bob"))
+        .all()
+        .await?;
+    assert_eq!(
+        bobs.iter().map(|customer| customer.id).collect::<Vec<_>>(),
+        [1, 5, 7]
+    );
     let two = customers.get_existing(Customer::key("no", 2)?).await?;
     assert_eq!(two.phone.as_deref(), Some("47"));
     assert_eq!(two.email.as_str(), "2@x");
 
     let orders = open::<Order>(h, table).await;
     let newest = orders.by(Order::by_newest("no")).limit(4).all().await?;
-    assert_eq!(newest.iter().map(|order| order.id).collect::<Vec<_>>(), [1, 7, 6, 5]);
-    for (region, receipt, id) in
-        [("no", "r3", Some(7)), ("se", "r3", Some(3)), ("no", "r4", Some(5)), ("no", "r5", None)]
-    {
-        let found = orders.by(Order::by_receipt(region).receipt(receipt)).verified().get().await?;
+    assert_eq!(
+        newest.iter().map(|order| order.id).collect::<Vec<_>>(),
+        [1, 7, 6, 5]
+    );
+    for (region, receipt, id) in [
+        ("no", "r3", Some(7)),
+        ("se", "r3", Some(3)),
+        ("no", "r4", Some(5)),
+        ("no", "r5", None),
+    ] {
+        let found = orders
+            .by(Order::by_receipt(region).receipt(receipt))
+            .verified()
+            .get()
+            .await?;
         assert_eq!(found.map(|order| order.id), id, "{region} {receipt}");
     }
 
     let tickets = open::<Ticket>(h, table).await;
     let open_ones = tickets.by(Ticket::by_state("open")).all().await?;
-    assert_eq!(open_ones.iter().map(|ticket| ticket.id).collect::<Vec<_>>(), [2, 5, 6, 7, 3]);
+    assert_eq!(
+        open_ones.iter().map(|ticket| ticket.id).collect::<Vec<_>>(),
+        [2, 5, 6, 7, 3]
+    );
     assert_eq!(tickets.by(Ticket::by_state("closed")).count().await?, 1);
-    for (code, id) in [("c1", Some(1)), ("c2", Some(7)), ("c3", Some(3)), ("c4", Some(2)), ("c8", None)] {
+    for (code, id) in [
+        ("c1", Some(1)),
+        ("c2", Some(7)),
+        ("c3", Some(3)),
+        ("c4", Some(2)),
+        ("c8", None),
+    ] {
         let found = tickets.by(Ticket::by_code(code)).verified().get().await?;
         assert_eq!(found.map(|ticket| ticket.id), id, "{code}");
     }
@@ -208,7 +304,13 @@ async fn scrub(h: &Harness, table: &TableName, indexes: usize, entities: usize) 
         assert_eq!(found.missing, 0, "{}", index.id());
         assert_eq!(found.taken_keys, 0, "{}", index.id());
     }
-    assert_eq!(Table::<Entity>::new(store, table.clone())?.query().count().await?, entities);
+    assert_eq!(
+        Table::<Entity>::new(store, table.clone())?
+            .query()
+            .count()
+            .await?,
+        entities
+    );
     Ok(())
 }
 
@@ -226,14 +328,31 @@ pub(crate) async fn programs_of_three_types_share_a_table(h: &Harness) {
     // manifest.
     let customers = open::<Customer>(h, &table).await;
     let by_key = |key: Result<Key>| key.expect("a legal key");
-    let (from, to) =
-        (by_key(Ticket::key("no", 1).map(Into::into)), by_key(Ticket::key("se", 1).map(Into::into)));
-    let moved = customers.entities().move_to(&from, customers.entities(), &to).await;
+    let (from, to) = (
+        by_key(Ticket::key("no", 1).map(Into::into)),
+        by_key(Ticket::key("se", 1).map(Into::into)),
+    );
+    let moved = customers
+        .entities()
+        .move_to(&from, customers.entities(), &to)
+        .await;
     moved.expect("a ticket");
-    let old = customers.entities().get_existing(&by_key(Order::key("no", 1).map(Into::into))).await;
-    customers.entities().delete(&old.expect("an order")).await.expect("no other writer");
+    let old = customers
+        .entities()
+        .get_existing(&by_key(Order::key("no", 1).map(Into::into)))
+        .await;
+    customers
+        .entities()
+        .delete(&old.expect("an order"))
+        .await
+        .expect("no other writer");
     let tickets = open::<Ticket>(h, &table).await;
-    let found = tickets.by(Ticket::by_code("c1")).verified().get().await.expect("a lookup");
+    let found = tickets
+        .by(Ticket::by_code("c1"))
+        .verified()
+        .get()
+        .await
+        .expect("a lookup");
     assert_eq!(found.map(|ticket| ticket.region), Some("se".to_owned()));
     scrub(h, &table, 6, 17).await.expect("three types");
 }
@@ -242,7 +361,10 @@ pub(crate) async fn programs_of_three_types_share_a_table(h: &Harness) {
 pub(crate) async fn handles_of_three_types_share_a_table(h: &Harness) {
     let table = h.unused_name();
     let customers = open::<Customer>(h, &table).await;
-    let (orders, tickets) = (open::<Order>(h, &table).await, open::<Ticket>(h, &table).await);
+    let (orders, tickets) = (
+        open::<Order>(h, &table).await,
+        open::<Ticket>(h, &table).await,
+    );
     work_on_tickets(&tickets).await.expect("tickets");
     work_on_orders(&orders).await.expect("orders");
     work_on_customers(&customers).await.expect("customers");
@@ -256,10 +378,23 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
     let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let orders = IndexedTable::<Order>::open(store.clone(), table.clone(), options()).await.expect("a table");
-    let tickets = IndexedTable::<Ticket>::open(store, table.clone(), options()).await.expect("a table");
-    let line = |line| Line { region: "no".to_owned(), order: 1, line, item: "bolt".to_owned() };
-    let stock = |left| Stock { region: "no".to_owned(), item: "bolt".to_owned(), left };
+    let orders = IndexedTable::<Order>::open(store.clone(), table.clone(), options())
+        .await
+        .expect("a table");
+    let tickets = IndexedTable::<Ticket>::open(store, table.clone(), options())
+        .await
+        .expect("a table");
+    let line = |line| Line {
+        region: "no".to_owned(),
+        order: 1,
+        line,
+        item: "bolt".to_owned(),
+    };
+    let stock = |left| Stock {
+        region: "no".to_owned(),
+        item: "bolt".to_owned(),
+        left,
+    };
 
     // All entries are local.
     let before = meter.total();
@@ -272,7 +407,11 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
         .expect("a line")
         .insert(&line(2))
         .unwrap();
-    group.of_plain::<Stock>().expect("a plain type").insert(&stock(9)).expect("the stock");
+    group
+        .of_plain::<Stock>()
+        .expect("a plain type")
+        .insert(&stock(9))
+        .expect("the stock");
     let committed = group.commit().await.expect("new entities");
     assert_eq!(committed.written.len(), 4);
     assert_eq!(meter.total() - before, 1);
@@ -282,30 +421,62 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     tickets.insert(&ticket(1, 1)).await.expect("a new ticket");
     let alone = meter.total() - before;
     let stock_key = || Stock::key("no", "bolt").expect("a legal key");
-    let read = orders.get_plain::<Stock>(stock_key()).await.expect("a read").expect("the stock");
+    let read = orders
+        .get_plain::<Stock>(stock_key())
+        .await
+        .expect("a read")
+        .expect("the stock");
     let before = meter.total();
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(2, 2)).expect("an order");
-    group.of(&tickets).expect("another type").insert(&ticket(2, 2)).expect("a ticket");
-    group.of_plain::<Stock>().expect("a plain type").replace_stored(&read, &stock(8)).expect("the stock");
+    group
+        .of(&tickets)
+        .expect("another type")
+        .insert(&ticket(2, 2))
+        .expect("a ticket");
+    group
+        .of_plain::<Stock>()
+        .expect("a plain type")
+        .replace_stored(&read, &stock(8))
+        .expect("the stock");
     let committed = group.commit().await.expect("new entities");
     let cost = meter.total() - before;
-    assert_eq!(committed.entries, Entries::Applied, "one read for each further entity");
+    assert_eq!(
+        committed.entries,
+        Entries::Applied,
+        "one read for each further entity"
+    );
     assert_eq!(cost, alone + 2, "one read for each further entity");
     scrub(h, &table, 4, 7).await.expect("indexes in step");
 
     // A refused group writes nothing. The stock was read before.
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(3, 3)).expect("an order");
-    group.of(&tickets).expect("another type").insert(&ticket(3, 3)).expect("a ticket");
-    group.of_plain::<Stock>().expect("a plain type").replace_stored(&read, &stock(7)).expect("the stock");
+    group
+        .of(&tickets)
+        .expect("another type")
+        .insert(&ticket(3, 3))
+        .expect("a ticket");
+    group
+        .of_plain::<Stock>()
+        .expect("a plain type")
+        .replace_stored(&read, &stock(7))
+        .expect("the stock");
     assert!(group.commit().await.unwrap_err().is_precondition_failed());
     // A group with a taken unique value writes nothing, too.
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(3, 3)).expect("an order");
-    group.of(&tickets).expect("another type").insert(&ticket(3, 1)).expect("a ticket");
+    group
+        .of(&tickets)
+        .expect("another type")
+        .insert(&ticket(3, 1))
+        .expect("a ticket");
     assert!(group.commit().await.unwrap_err().is_unique_violation());
-    let left = orders.get_plain::<Stock>(stock_key()).await.expect("a read").expect("the stock");
+    let left = orders
+        .get_plain::<Stock>(stock_key())
+        .await
+        .expect("a read")
+        .expect("the stock");
     assert_eq!(left.left, 8);
     scrub(h, &table, 4, 7).await.expect("indexes in step");
 }

@@ -79,9 +79,16 @@ report!(Wider, [entity(wide)], [partition_key]);
 
 /// The number of parts in the rows of a table.
 async fn parts(table: &TestTable) -> usize {
-    let rows = table.store().query_all(table.name(), &Query::new()).await.expect("rows");
+    let rows = table
+        .store()
+        .query_all(table.name(), &Query::new())
+        .await
+        .expect("rows");
     let numbered = |name: &str| name.contains("_Part") && !name.ends_with("_Parts");
-    rows.iter().flat_map(|row| row.properties()).filter(|property| numbered(property.name())).count()
+    rows.iter()
+        .flat_map(|row| row.properties())
+        .filter(|property| numbered(property.name()))
+        .count()
 }
 
 /// Half of the longest text of one property, in characters of two units.
@@ -100,15 +107,24 @@ macro_rules! check {
         assert_eq!(read().await, long(), "{what}");
         assert_eq!(parts(&$table).await, all, "{what}");
 
-        $handle.upsert(&$of::new(2 * HALF, None, 1)).await.expect(what);
+        $handle
+            .upsert(&$of::new(2 * HALF, None, 1))
+            .await
+            .expect(what);
         assert_eq!(parts(&$table).await, 0, "{what}: upsert");
         $handle.insert_or_merge(&long()).await.expect(what);
         assert_eq!(parts(&$table).await, all, "{what}: insert_or_merge");
         assert_eq!(read().await, long(), "{what}: insert_or_merge");
         // `None` keeps the stored value.
-        $handle.insert_or_merge(&$of::new(0, None, 0)).await.expect(what);
+        $handle
+            .insert_or_merge(&$of::new(0, None, 0))
+            .await
+            .expect(what);
         assert_eq!(parts(&$table).await, 3 * $copies, "{what}: insert_or_merge");
-        let merged = $of { picture: long().picture, ..$of::new(0, None, 0) };
+        let merged = $of {
+            picture: long().picture,
+            ..$of::new(0, None, 0)
+        };
         assert_eq!(read().await, merged, "{what}: insert_or_merge");
 
         let grown = $handle
@@ -121,9 +137,19 @@ macro_rules! check {
         assert_eq!(grown.body, long().body, "{what}");
         assert_eq!(parts(&$table).await, 6 * $copies, "{what}: update");
         let stored = stored().await;
-        $handle.replace(&$of { picture: Some(vec![1]), body: "b".to_owned(), ..stored }).await.expect(what);
+        $handle
+            .replace(&$of {
+                picture: Some(vec![1]),
+                body: "b".to_owned(),
+                ..stored
+            })
+            .await
+            .expect(what);
         assert_eq!(parts(&$table).await, 0, "{what}: replace");
-        assert!($handle.delete_if_exists($of::at()).await.expect(what), "{what}");
+        assert!(
+            $handle.delete_if_exists($of::at()).await.expect(what),
+            "{what}"
+        );
     }};
 }
 
@@ -132,10 +158,24 @@ macro_rules! check_merge {
     ($table:ident: $handle:ident, $of:ident) => {
         let long = $of::new(5 * HALF, None, 1);
         $handle.insert(&long).await.expect("an insert");
-        $handle.merge($of::at(), &$of::patch().title("other"), IfMatch::Any).await.expect("a merge");
-        assert_eq!(parts(&$table).await, 3, "{}: a merge of another field", stringify!($of));
+        $handle
+            .merge($of::at(), &$of::patch().title("other"), IfMatch::Any)
+            .await
+            .expect("a merge");
+        assert_eq!(
+            parts(&$table).await,
+            3,
+            "{}: a merge of another field",
+            stringify!($of)
+        );
         let read = $of::clone(&$handle.get_existing($of::at()).await.expect("an entity")).forget();
-        assert_eq!(read, $of { title: "other".to_owned(), ..long });
+        assert_eq!(
+            read,
+            $of {
+                title: "other".to_owned(),
+                ..long
+            }
+        );
     };
 }
 
@@ -153,17 +193,19 @@ pub(super) async fn every_handle_reads_and_shortens_long_values(harness: &Harnes
 
     let table = harness.missing_table();
     let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let indexed =
-        IndexedTable::<Indexed>::open(store(), table.name().clone(), options()).await.expect("a table");
+    let indexed = IndexedTable::<Indexed>::open(store(), table.name().clone(), options())
+        .await
+        .expect("a table");
     check!(table: indexed, Indexed, 2);
     let table = harness.missing_table();
-    let remote =
-        IndexedTable::<Remote>::open(store(), table.name().clone(), options()).await.expect("a table");
+    let remote = IndexedTable::<Remote>::open(store(), table.name().clone(), options())
+        .await
+        .expect("a table");
     check!(table: remote, Remote, 2);
 
     let table = harness.table().await;
-    let large =
-        LargeTable::<Typed>::new(store(), table.name().clone(), harness.blobs().await).expect("a table");
+    let large = LargeTable::<Typed>::new(store(), table.name().clone(), harness.blobs().await)
+        .expect("a table");
     check!(table: large, Typed, 1);
     check_merge!(table: large, Typed);
     let table = harness.table().await;
@@ -184,24 +226,45 @@ pub(super) async fn every_handle_reads_and_shortens_long_values(harness: &Harnes
 pub(super) async fn an_entry_has_every_part(harness: &Harness) {
     let name = harness.unused_name();
     let indexed =
-        IndexedTable::<Indexed>::open(Arc::clone(harness.store()), name, IndexOptions::default()).await;
+        IndexedTable::<Indexed>::open(Arc::clone(harness.store()), name, IndexOptions::default())
+            .await;
     let indexed = indexed.expect("a new table");
     let long = Indexed::new(5 * HALF, Some(BINARY_BYTES + 1), 1);
     indexed.insert(&long).await.expect("an insert");
-    let found = indexed.by(Indexed::by_title("s").title("t")).all().await.expect("a lookup");
-    assert_eq!(found.into_iter().map(Indexed::forget).collect::<Vec<_>>(), [long]);
+    let found = indexed
+        .by(Indexed::by_title("s").title("t"))
+        .all()
+        .await
+        .expect("a lookup");
+    assert_eq!(
+        found.into_iter().map(Indexed::forget).collect::<Vec<_>>(),
+        [long]
+    );
 }
 
 /// With `wide`, a value can be longer than a row. The size of a row can be set.
 pub(super) async fn wide_values_are_in_several_rows(harness: &Harness) {
     let table = harness.table().await;
     // Azurite takes 767 KiB of Binary in a row.
-    let wide = WideTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let wide = WideTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone())
+        .expect("a table");
     let wide = wide.with_row_bytes(700 * 1024);
     let long = Wider::new(1, Some(24 * BINARY_BYTES), 1);
     let written = wide.insert(&long).await.expect("a wide entity");
-    assert_eq!(written.rows(), 4, "1.5 MiB in rows of 700 KiB, and the head row");
-    assert_eq!(wide.get_existing(Wider::at()).await.expect("an entity").value.clone().forget(), long);
+    assert_eq!(
+        written.rows(),
+        4,
+        "1.5 MiB in rows of 700 KiB, and the head row"
+    );
+    assert_eq!(
+        wide.get_existing(Wider::at())
+            .await
+            .expect("an entity")
+            .value
+            .clone()
+            .forget(),
+        long
+    );
     let small = wide.with_row_bytes(0);
     let grown = small
         .update(Wider::at(), |report| {
@@ -209,7 +272,10 @@ pub(super) async fn wide_values_are_in_several_rows(harness: &Harness) {
             Ok(())
         })
         .await;
-    assert_eq!(grown.expect("an update").picture, Some(vec![8; 5 * BINARY_BYTES]));
+    assert_eq!(
+        grown.expect("an update").picture,
+        Some(vec![8; 5 * BINARY_BYTES])
+    );
     let read = small.get_existing(Wider::at()).await.expect("an entity");
     assert_eq!(read.picture, Some(vec![8; 5 * BINARY_BYTES]));
     let all: Vec<_> = small
@@ -237,27 +303,67 @@ pub(super) async fn wide_values_are_in_several_rows(harness: &Harness) {
 /// Values beyond one row are refused before anything is written. A row with a damaged value is one error of one row.
 pub(super) async fn damaged_and_excessive_values_are_errors_of_one_row(harness: &Harness) {
     let table = harness.table().await;
-    let reports = Table::<Plain>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
-    let error =
-        reports.insert(&Plain::new(1, Some(17 * BINARY_BYTES), 1)).await.expect_err("more than 1 MiB");
-    assert!(matches!(error.kind(), ErrorKind::LimitExceeded { .. }), "{error}");
+    let reports =
+        Table::<Plain>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let error = reports
+        .insert(&Plain::new(1, Some(17 * BINARY_BYTES), 1))
+        .await
+        .expect_err("more than 1 MiB");
+    assert!(
+        matches!(error.kind(), ErrorKind::LimitExceeded { .. }),
+        "{error}"
+    );
     for number in 1..=3 {
-        reports.insert(&Plain { number, ..Plain::new(3 * HALF, None, 1) }).await.expect("an insert");
+        reports
+            .insert(&Plain {
+                number,
+                ..Plain::new(3 * HALF, None, 1)
+            })
+            .await
+            .expect("an insert");
     }
     let key = Plain::key("s", 2).expect("a key").into_key();
-    let mut row =
-        table.store().get_existing(table.name(), &key).await.expect("a row").with_system(None, None);
+    let mut row = table
+        .store()
+        .get_existing(table.name(), &key)
+        .await
+        .expect("a row")
+        .with_system(None, None);
     row.properties_mut().remove("body_Part2");
     table.put(Operation::InsertOrReplace(row)).await;
     let page = reports.query().readable_page(None).await.expect("a page");
-    assert_eq!(page.page.items.iter().map(|report| report.number).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(
+        page.page
+            .items
+            .iter()
+            .map(|report| report.number)
+            .collect::<Vec<_>>(),
+        [1, 3]
+    );
     assert_eq!(page.unreadable[0].key, key);
-    assert!(page.unreadable[0].error.to_string().contains("'body_Part2'"), "{}", page.unreadable[0].error);
+    assert!(
+        page.unreadable[0]
+            .error
+            .to_string()
+            .contains("'body_Part2'"),
+        "{}",
+        page.unreadable[0].error
+    );
     // Another client that writes the whole property does not remove the parts.
     let theirs = Entity::from(Plain::at().into_key()).with("body", "theirs");
     table.put(Operation::InsertOrMerge(theirs)).await;
     let error = reports.get(Plain::at()).await.expect_err("two values");
     assert!(error.to_string().contains("another program"), "{error}");
-    reports.upsert(&Plain::new(1, None, 1)).await.expect("an upsert");
-    assert_eq!(reports.get_existing(Plain::at()).await.expect("an entity").body, "ab");
+    reports
+        .upsert(&Plain::new(1, None, 1))
+        .await
+        .expect("an upsert");
+    assert_eq!(
+        reports
+            .get_existing(Plain::at())
+            .await
+            .expect("an entity")
+            .body,
+        "ab"
+    );
 }

@@ -39,20 +39,29 @@ struct Wider {
 }
 
 fn event(number: u32) -> Event {
-    Event { day: "it's day 1".to_owned(), number, text: "t".to_owned(), etag: None }
+    Event {
+        day: "it's day 1".to_owned(),
+        number,
+        text: "t".to_owned(),
+        etag: None,
+    }
 }
 
 /// Returns the rows of a table without those of its manifest.
 pub(super) async fn entities(harness: &Harness, table: &TableName) -> Vec<Entity> {
-    let mut rows = harness.store().query_all(table, &Query::new()).await.expect("rows");
+    let mut rows = harness
+        .store()
+        .query_all(table, &Query::new())
+        .await
+        .expect("rows");
     rows.retain(|row| !row.key().is_system());
     rows
 }
 
 async fn filled(harness: &Harness, count: u32) -> (SpreadTable<Event>, TestTable) {
     let table = harness.table().await;
-    let events =
-        SpreadTable::<Event>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let events = SpreadTable::<Event>::new(Arc::clone(harness.store()), table.name().clone())
+        .expect("a table");
     let mut writers = JoinSet::new();
     for writer in 0..4 {
         let events = events.clone();
@@ -72,13 +81,25 @@ async fn filled(harness: &Harness, count: u32) -> (SpreadTable<Event>, TestTable
 pub(crate) async fn a_logical_partition_has_several_buckets(harness: &Harness) {
     let (events, table) = filled(harness, 80).await;
     let stored = entities(harness, table.name()).await;
-    let partitions: BTreeSet<_> = stored.iter().map(|row| row.key().partition().to_owned()).collect();
+    let partitions: BTreeSet<_> = stored
+        .iter()
+        .map(|row| row.key().partition().to_owned())
+        .collect();
     assert_eq!(partitions.len(), 8);
-    assert!(partitions.iter().all(|partition| partition.ends_with("_it's day 1")));
+    assert!(
+        partitions
+            .iter()
+            .all(|partition| partition.ends_with("_it's day 1"))
+    );
 
     let day = || Event::partition("it's day 1").expect("a key");
-    let all: Vec<_> =
-        events.query().partition(day()).narrow(move |rows| rows.page_size(3)).all().await.expect("events");
+    let all: Vec<_> = events
+        .query()
+        .partition(day())
+        .narrow(move |rows| rows.page_size(3))
+        .all()
+        .await
+        .expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..80));
     let range = || RowPrefix::escaped("e_0030")..RowPrefix::escaped("e_0040");
     let first = events
@@ -91,7 +112,14 @@ pub(crate) async fn a_logical_partition_has_several_buckets(harness: &Harness) {
         .expect("events");
     assert!(first.iter().map(|event| event.number).eq(30..35));
     let seven = Event::key("it's day 1", 7u32).expect("a key");
-    assert_eq!(events.get(&seven).await.expect("the store works").map(|event| event.number), Some(7));
+    assert_eq!(
+        events
+            .get(&seven)
+            .await
+            .expect("the store works")
+            .map(|event| event.number),
+        Some(7)
+    );
 }
 
 /// The buckets of a partition are read concurrently.
@@ -101,14 +129,30 @@ pub(crate) async fn buckets_are_read_concurrently(harness: &Harness) {
     let store = Arc::clone(&in_flight) as Arc<dyn TableStore>;
     let crowded = SpreadTable::<Event>::new(store, table.name().clone()).expect("a table");
     let day = || Event::partition("it's day 1").expect("a key");
-    let all: Vec<Event> = crowded.query().partition(day()).all().await.expect("events");
+    let all: Vec<Event> = crowded
+        .query()
+        .partition(day())
+        .all()
+        .await
+        .expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..40));
     assert_eq!(in_flight.max_in_flight(), 8);
     in_flight.reset();
-    let three = crowded.clone().with_concurrency(3).query().partition(day()).count().await;
+    let three = crowded
+        .clone()
+        .with_concurrency(3)
+        .query()
+        .partition(day())
+        .count()
+        .await;
     assert_eq!(three.expect("events"), 40);
     assert_eq!(in_flight.max_in_flight(), 3);
-    let without = crowded.query().all().await.expect_err("no partition").to_string();
+    let without = crowded
+        .query()
+        .all()
+        .await
+        .expect_err("no partition")
+        .to_string();
     assert!(without.contains("partition"), "{without}");
 
     let first = crowded
@@ -142,37 +186,75 @@ pub(crate) async fn versions_work_as_in_plain_tables(harness: &Harness) {
         event.text.push('!');
         Ok(())
     };
-    assert_eq!(events.update(&key, upper).await.expect("no other writer").text, "t!");
-    assert!(events.replace(&stale).await.is_err_and(|error| error.is_precondition_failed()));
-    assert!(events.insert(&stale).await.is_err_and(|error| error.is_already_exists()));
+    assert_eq!(
+        events
+            .update(&key, upper)
+            .await
+            .expect("no other writer")
+            .text,
+        "t!"
+    );
+    assert!(
+        events
+            .replace(&stale)
+            .await
+            .is_err_and(|error| error.is_precondition_failed())
+    );
+    assert!(
+        events
+            .insert(&stale)
+            .await
+            .is_err_and(|error| error.is_already_exists())
+    );
     for error in [events.insert(&stale).await, events.replace(&stale).await] {
-        let error = error.expect_err("it is there, in another version").to_string();
+        let error = error
+            .expect_err("it is there, in another version")
+            .to_string();
         assert!(error.contains("('it''s day 1', 'e_0002')"), "{error}");
     }
     events.upsert(&stale).await.expect("the last writer wins");
-    events.delete(&key, IfMatch::Any).await.expect("the row exists");
-    assert!(events.delete(&key, IfMatch::Any).await.is_err_and(|error| error.is_entity_not_found()));
+    events
+        .delete(&key, IfMatch::Any)
+        .await
+        .expect("the row exists");
+    assert!(
+        events
+            .delete(&key, IfMatch::Any)
+            .await
+            .is_err_and(|error| error.is_entity_not_found())
+    );
 }
 
 /// The number of buckets changes. Every entity is found before and after a migration.
 pub(crate) async fn the_number_of_buckets_changes(harness: &Harness) {
     let (_events, table) = filled(harness, 60).await;
-    let wider =
-        SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let wider = SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone())
+        .expect("a table");
     let wider = wider.with_previous(8);
     let key = |number: u32| Wider::key("it's day 1", number).expect("a key");
     assert!(wider.get(key(3)).await.expect("the store works").is_some());
-    let changed = Wider { day: "it's day 1".to_owned(), number: 3, text: "new".to_owned() };
+    let changed = Wider {
+        day: "it's day 1".to_owned(),
+        number: 3,
+        text: "new".to_owned(),
+    };
     wider.upsert(&changed).await.expect("the store works");
     wider.migrate().await.expect("a migration");
     assert_eq!(wider.migrate().await.expect("a migration").moved, 0);
 
-    let wider =
-        SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let wider = SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone())
+        .expect("a table");
     let day = Wider::partition("it's day 1").expect("a key");
     let all: Vec<_> = wider.query().partition(day).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..60));
-    assert_eq!(wider.get_existing(key(3)).await.expect("the row exists").text, "new");
+    assert_eq!(
+        wider
+            .get_existing(key(3))
+            .await
+            .expect("the row exists")
+            .text,
+        "new"
+    );
     let stored = entities(harness, table.name()).await;
     assert_eq!(stored.len(), 60);
 }
@@ -180,31 +262,51 @@ pub(crate) async fn the_number_of_buckets_changes(harness: &Harness) {
 /// A watch around the store reports the partition that gets all writes, and none once the keys are spread.
 pub(crate) async fn the_watch_reports_hot_partitions(harness: &Harness) {
     let watch = PartitionWatch::new(Duration::from_secs(3600));
-    let watched: Arc<dyn TableStore> = Arc::new(Watched::new(harness.store().clone(), watch.clone()));
+    let watched: Arc<dyn TableStore> =
+        Arc::new(Watched::new(harness.store().clone(), watch.clone()));
     let plain = harness.table().await;
     for number in 0..40 {
-        let partition = if number % 8 == 0 { "yesterday" } else { "today" };
+        let partition = if number % 8 == 0 {
+            "yesterday"
+        } else {
+            "today"
+        };
         let entity = Entity::new(partition, format!("{number:04}")).expect("a key");
-        watched.write(plain.name(), Operation::Insert(entity)).await.expect("a new entity");
+        watched
+            .write(plain.name(), Operation::Insert(entity))
+            .await
+            .expect("a new entity");
     }
     let hot = watch.hot(0.5);
-    let found: Vec<_> = hot.iter().map(|hot| (&hot.table, hot.partition.as_str(), hot.requests)).collect();
+    let found: Vec<_> = hot
+        .iter()
+        .map(|hot| (&hot.table, hot.partition.as_str(), hot.requests))
+        .collect();
     assert_eq!(found, [(plain.name(), "today", 35)]);
-    assert!(hot[0].to_string().contains("`#[partition_key(spread = 16)]`"), "{}", hot[0]);
+    assert!(
+        hot[0]
+            .to_string()
+            .contains("`#[partition_key(spread = 16)]`"),
+        "{}",
+        hot[0]
+    );
 
     let watch = PartitionWatch::new(Duration::from_secs(3600));
     let watched = Arc::new(Watched::new(harness.store().clone(), watch.clone()));
     let table = harness.table().await;
     // The first write registers the type in the manifest, past the watch.
-    let first =
-        SpreadTable::<Event>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let first = SpreadTable::<Event>::new(Arc::clone(harness.store()), table.name().clone())
+        .expect("a table");
     first.insert(&event(80)).await.expect("a new event");
     let events = SpreadTable::<Event>::new(watched, table.name().clone()).expect("a table");
     for number in 0..80 {
         events.insert(&event(number)).await.expect("a new event");
     }
     assert_eq!(watch.hot(0.3), []);
-    assert_eq!(watch.hot(0.0).iter().map(|hot| hot.requests).sum::<u64>(), 80);
+    assert_eq!(
+        watch.hot(0.0).iter().map(|hot| hot.requests).sum::<u64>(),
+        80
+    );
 }
 
 /// Writes succeed if an index is of another type. An index of entities of any type makes the spread table
@@ -212,7 +314,10 @@ pub(crate) async fn the_watch_reports_hot_partitions(harness: &Harness) {
 pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harness) {
     let (events, table) = filled(harness, 2).await;
     declare_index_of_alarms(table.store(), table.name()).await;
-    events.upsert(&event(1)).await.expect("an index of another type");
+    events
+        .upsert(&event(1))
+        .await
+        .expect("an index of another type");
     declare_index_of_any(table.store(), table.name()).await;
     let key = |number: u32| Event::key("it's day 1", number).expect("a legal key");
     let refused = [
@@ -228,10 +333,16 @@ pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harne
         events.delete(key(1), IfMatch::Any).await,
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index of any type refuses the append").to_string();
+        let error = refused
+            .expect_err("an index of any type refuses the append")
+            .to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
-    let left = events.get(key(1)).await.expect("an answer").expect("an event");
+    let left = events
+        .get(key(1))
+        .await
+        .expect("an answer")
+        .expect("an event");
     assert_eq!(left.text, "t");
     assert_eq!(events.get(key(2)).await.expect("an answer"), None);
 }

@@ -35,11 +35,17 @@ event!(Event, 3);
 event!(Wider, 7);
 
 fn event(number: u32) -> Event {
-    Event { day: "day".to_owned(), number, count: 0 }
+    Event {
+        day: "day".to_owned(),
+        number,
+        count: 0,
+    }
 }
 
 fn open<T: TableEntity>(store: &Arc<dyn TableStore>, table: &TestTable) -> SpreadTable<T> {
-    SpreadTable::new(Arc::clone(store), table.name().clone()).expect("a table").with_attempts(100)
+    SpreadTable::new(Arc::clone(store), table.name().clone())
+        .expect("a table")
+        .with_attempts(100)
 }
 
 fn key(number: u32) -> impl KeyOf<Wider> {
@@ -75,7 +81,11 @@ async fn read(events: SpreadTable<Wider>) -> Result<()> {
         for number in (0..ROWS).filter(|number| number % 3 != 0) {
             let event = events.get_existing(key(number)).await?;
             let seen = &mut seen[number as usize];
-            assert!(event.count >= *seen, "{number}: {} after {seen}", event.count);
+            assert!(
+                event.count >= *seen,
+                "{number}: {} after {seen}",
+                event.count
+            );
             *seen = event.count;
         }
         let day = Wider::partition("day").expect("a key");
@@ -100,14 +110,20 @@ pub(crate) async fn a_migration_moves_rows_under_readers_and_writers(harness: &H
     others.spawn(read(wider.clone()));
     wider.migrate().await.expect("a migration");
     while let Some(other) = others.join_next().await {
-        other.expect("no panic").expect("neither readers nor writers fail");
+        other
+            .expect("no panic")
+            .expect("neither readers nor writers fail");
     }
     wider.migrate().await.expect("a migration");
 
     let day = Wider::partition("day").expect("a key");
     let moved = open::<Wider>(harness.store(), &table);
     let all: Vec<Wider> = moved.query().partition(day).all().await.expect("events");
-    assert!(all.iter().map(|event| (event.number, event.count)).eq((0..ROWS).map(|number| (number, 3))));
+    assert!(
+        all.iter()
+            .map(|event| (event.number, event.count))
+            .eq((0..ROWS).map(|number| (number, 3)))
+    );
     let stored = entities(harness, table.name()).await;
     assert_eq!(stored.len(), ROWS as usize);
 }
@@ -134,10 +150,19 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
     let table = harness.table().await;
     // The buckets of this row differ: bucket 2 of 3, and bucket 5 of 7.
     let number = 4;
-    open::<Event>(harness.store(), &table).insert(&event(number)).await.expect("a new event");
-    let wider = open::<Wider>(harness.store(), &table).with_previous(3).with_attempts(3);
-    let old = open::<Event>(harness.store(), &table).stored_key(Event::key("day", number).expect("a key"));
-    assert_ne!(old.expect("a key"), wider.stored_key(key(number)).expect("a key"));
+    open::<Event>(harness.store(), &table)
+        .insert(&event(number))
+        .await
+        .expect("a new event");
+    let wider = open::<Wider>(harness.store(), &table)
+        .with_previous(3)
+        .with_attempts(3);
+    let old = open::<Event>(harness.store(), &table)
+        .stored_key(Event::key("day", number).expect("a key"));
+    assert_ne!(
+        old.expect("a key"),
+        wider.stored_key(key(number)).expect("a key")
+    );
 
     let faults = FaultInjector::new(1);
     faults.crash_at(died_at, point);
@@ -147,8 +172,12 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
         crashing.migrate().await.expect_err("the process crashes");
     });
     let store = Arc::new(store);
-    let deleter = open::<Wider>(&(Arc::clone(&store) as Arc<dyn TableStore>), &table).with_previous(3);
-    let deleted = deleter.with_attempts(3).delete(key(number), IfMatch::Any).await;
+    let deleter =
+        open::<Wider>(&(Arc::clone(&store) as Arc<dyn TableStore>), &table).with_previous(3);
+    let deleted = deleter
+        .with_attempts(3)
+        .delete(key(number), IfMatch::Any)
+        .await;
 
     let then = format!("{point:?} {died_at} before {request}: {deleted:?}");
     let found = wider.get(key(number)).await.expect("the store works");
@@ -158,7 +187,10 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
     assert_eq!(found.is_some(), deleted.is_err(), "{then}");
     if let Err(error) = deleted {
         assert!(error.is_precondition_failed(), "{error}");
-        wider.delete(key(number), IfMatch::Any).await.expect("the entity is moved");
+        wider
+            .delete(key(number), IfMatch::Any)
+            .await
+            .expect("the entity is moved");
     }
     let stored = entities(harness, table.name()).await;
     assert_eq!(stored.len(), 0, "{then}");

@@ -40,7 +40,10 @@ fn inserts(
 async fn fill(harness: &Harness) -> TableName {
     let table = harness.table().await.name().clone();
     let writer = BulkWriter::new(harness.store().clone());
-    let written = writer.write(stream::iter(inserts(&table, ROWS))).await.expect("the store works");
+    let written = writer
+        .write(stream::iter(inserts(&table, ROWS)))
+        .await
+        .expect("the store works");
     assert_eq!(written.written, ROWS as u64);
     table
 }
@@ -54,7 +57,10 @@ fn paged(harness: &Harness) -> (Arc<dyn TableStore>, RequestMeter) {
 
 /// Takes all items; after each item, compares the items that the stream has read with the items taken. Returns
 /// the number of items, and the largest number that was read ahead.
-async fn most_ahead<T>(items: impl Stream<Item = Result<T>>, begun: impl Fn() -> usize) -> (usize, usize) {
+async fn most_ahead<T>(
+    items: impl Stream<Item = Result<T>>,
+    begun: impl Fn() -> usize,
+) -> (usize, usize) {
     let (mut items, mut taken, mut most) = (std::pin::pin!(items), 0, 0);
     while let Some(item) = items.next().await {
         item.expect("the stores work");
@@ -101,14 +107,26 @@ pub(crate) async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
     let table = harness.table().await.name().clone();
     let readings = SpreadTable::<Reading>::new(store, table).expect("a table");
     for number in 0..ROWS as u32 {
-        readings.insert(&Reading { day: "monday".to_owned(), number }).await.expect("a new reading");
+        readings
+            .insert(&Reading {
+                day: "monday".to_owned(),
+                number,
+            })
+            .await
+            .expect("a new reading");
     }
     meter.reset();
-    let merged = readings.query().partition(Reading::partition("monday").expect("a key")).stream();
+    let merged = readings
+        .query()
+        .partition(Reading::partition("monday").expect("a key"))
+        .stream();
     let (taken, most) = most_ahead(merged, || meter.total() as usize * PAGE).await;
     // The last page of a bucket is not full.
     assert_eq!(taken, ROWS, "{most} of {taken} rows were held");
-    assert!(most <= (2 * BUCKETS + BUCKETS) * PAGE, "{most} of {taken} rows were held");
+    assert!(
+        most <= (2 * BUCKETS + BUCKETS) * PAGE,
+        "{most} of {taken} rows were held"
+    );
 }
 
 #[derive(Clone, Debug, TableEntity)]
@@ -126,12 +144,22 @@ const AT_ONCE: usize = 3;
 
 /// A stream reads a fixed number of large values concurrently, and the next value when its caller takes one.
 pub(crate) async fn large_values_are_read_on_demand(harness: &Harness) {
-    let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
+    let (store, table) = (
+        harness.store().clone(),
+        harness.table().await.name().clone(),
+    );
     let blobs = Arc::new(CountingBlobs::new(harness.blobs().await));
     let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), LargeOptions::default());
     let films = films.expect("a table").with_concurrency(AT_ONCE);
     for number in 0..12 {
-        films.insert(&Film { year: 1895, number, pictures: vec![1; 100_000] }).await.expect("a new film");
+        films
+            .insert(&Film {
+                year: 1895,
+                number,
+                pictures: vec![1; 100_000],
+            })
+            .await
+            .expect("a new film");
     }
     let before = blobs.requests();
     let begun = || (blobs.requests() - before) as usize;
@@ -149,21 +177,36 @@ pub(crate) async fn large_values_are_read_on_demand(harness: &Harness) {
 pub(crate) async fn streamed_large_values_are_sent_in_parts(harness: &Harness) {
     const PART: usize = 8 * 1024 * 1024;
     const PIECE: usize = 1024 * 1024;
-    let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
+    let (store, table) = (
+        harness.store().clone(),
+        harness.table().await.name().clone(),
+    );
     let blobs = Arc::new(CountingBlobs::new(harness.blobs().await));
     let films = LargeTable::<Film>::new(store, table, blobs.clone()).expect("a table");
-    let film = Film { year: 1895, number: 1, pictures: Vec::new() };
+    let film = Film {
+        year: 1895,
+        number: 1,
+        pictures: Vec::new(),
+    };
     films.insert(&film).await.expect("a new film");
     let most = Arc::new(AtomicUsize::new(0));
     let (seen, counted) = (most.clone(), blobs.clone());
     let pieces = stream::iter(0..2 * PART / PIECE + 2).map(move |n| {
         // The first request starts the upload.
         let parts = (counted.requests() as usize).saturating_sub(1);
-        seen.fetch_max((n + 1) * PIECE - (parts * PART).min((n + 1) * PIECE), Ordering::SeqCst);
+        seen.fetch_max(
+            (n + 1) * PIECE - (parts * PART).min((n + 1) * PIECE),
+            Ordering::SeqCst,
+        );
         Ok(Bytes::from(vec![2; PIECE]))
     });
     films
-        .put_stream(film.entity_key().expect("a key"), Film::PICTURES, pieces, IfMatch::Any)
+        .put_stream(
+            film.entity_key().expect("a key"),
+            Film::PICTURES,
+            pieces,
+            IfMatch::Any,
+        )
         .await
         .expect("a film");
     let most = most.load(Ordering::SeqCst);
@@ -179,7 +222,9 @@ pub(crate) async fn bulk_writes_hold_a_bounded_number_of_operations(harness: &Ha
     let input = stream::iter(inserts(&table, ROWS)).inspect(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
-    let options = BulkOptions::default().with_concurrency(2).with_max_waiting(WAITING, usize::MAX);
+    let options = BulkOptions::default()
+        .with_concurrency(2)
+        .with_max_waiting(WAITING, usize::MAX);
     let outcomes = BulkWriter::with_options(harness.store().clone(), options).outcomes(input);
     let (taken, most) = most_ahead(outcomes, || read.load(Ordering::SeqCst)).await;
     assert_eq!(taken, ROWS, "{most} operations were held");

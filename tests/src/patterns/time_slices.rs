@@ -30,7 +30,11 @@ pub(super) fn family(harness: &Harness) -> String {
     let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
     for month in 1..=12 {
         for suffix in ["", "G1"] {
-            harness.clean_up(&format!("{family}2013{month:02}{suffix}").parse().expect("a legal name"));
+            harness.clean_up(
+                &format!("{family}2013{month:02}{suffix}")
+                    .parse()
+                    .expect("a legal name"),
+            );
         }
     }
     family
@@ -42,12 +46,24 @@ pub(super) fn open(store: Arc<dyn TableStore>, family: &str) -> TimeSlices<Login
 
 fn metered(harness: &Harness, family: &str) -> (TimeSlices<Login>, RequestMeter) {
     let meter = RequestMeter::new();
-    (open(Arc::new(Metered::new(harness.store().clone(), meter.clone())), family), meter)
+    (
+        open(
+            Arc::new(Metered::new(harness.store().clone(), meter.clone())),
+            family,
+        ),
+        meter,
+    )
 }
 
 pub(super) fn faulty(harness: &Harness, family: &str) -> (TimeSlices<Login>, FaultInjector) {
     let faults = FaultInjector::new(0);
-    (open(Arc::new(Faulty::new(harness.store().clone(), faults.clone())), family), faults)
+    (
+        open(
+            Arc::new(Faulty::new(harness.store().clone(), faults.clone())),
+            family,
+        ),
+        faults,
+    )
 }
 
 pub(super) fn at(text: &str) -> Ticks {
@@ -55,13 +71,19 @@ pub(super) fn at(text: &str) -> Ticks {
 }
 
 pub(super) fn login(user: &str, time: &str) -> Login {
-    Login { user: user.to_owned(), at: at(&format!("2013-{time}:00Z")) }
+    Login {
+        user: user.to_owned(),
+        at: at(&format!("2013-{time}:00Z")),
+    }
 }
 
 /// Inserts logins of two users in each of the months 1 to 4.
 pub(super) async fn fill(logins: &TimeSlices<Login>) -> Vec<Login> {
     let days = ["01-15T08:00", "02-15T08:00", "03-15T08:00", "04-15T08:00"];
-    let all: Vec<Login> = days.iter().flat_map(|day| [login("kim", day), login("ken", day)]).collect();
+    let all: Vec<Login> = days
+        .iter()
+        .flat_map(|day| [login("kim", day), login("ken", day)])
+        .collect();
     for login in &all {
         logins.insert(login).await.expect("a new login");
     }
@@ -79,7 +101,10 @@ pub(crate) async fn an_insert_creates_its_table(harness: &Harness) {
     let day = login("ken", "01-15T08:00");
     logins.insert(&day).await.expect("a new login");
     assert_eq!(meter.total(), 3);
-    logins.insert(&login("ken", "01-31T23:59")).await.expect("a new login");
+    logins
+        .insert(&login("ken", "01-31T23:59"))
+        .await
+        .expect("a new login");
     assert_eq!(meter.total(), 4);
     let error = logins.insert(&day).await.expect_err("the row exists");
     assert!(error.is_already_exists(), "{error}");
@@ -88,7 +113,9 @@ pub(crate) async fn an_insert_creates_its_table(harness: &Harness) {
     let (found, cost) = meter.measure(logins.get(day.at, &key)).await;
     assert_eq!(found.expect("an answer"), Some(day));
     assert_eq!(cost.total(), 1);
-    let (none, cost) = meter.measure(logins.get(at("2013-09-01T00:00:00Z"), &key)).await;
+    let (none, cost) = meter
+        .measure(logins.get(at("2013-09-01T00:00:00Z"), &key))
+        .await;
     assert_eq!(none.expect("no such slice"), None);
     assert_eq!(cost.total(), 2);
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
@@ -120,14 +147,26 @@ pub(crate) async fn an_insert_creates_a_dropped_table_again(harness: &Harness) {
         faults.script(std::iter::repeat_n(lost, times).flatten());
     };
     dropped(9);
-    insert("ken").await.expect("a task").expect("the tenth table");
+    insert("ken")
+        .await
+        .expect("a task")
+        .expect("the tenth table");
     faults.script([Some(Fault::TableBeingDeleted)]);
     dropped(8);
-    insert("ann").await.expect("a task").expect("the tenth table");
+    insert("ann")
+        .await
+        .expect("a task")
+        .expect("the tenth table");
     faults.script([Some(Fault::TableBeingDeleted)]);
     dropped(9);
-    let error = insert("sue").await.expect("a task").expect_err("as often as it is tried");
-    assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
+    let error = insert("sue")
+        .await
+        .expect("a task")
+        .expect_err("as often as it is tried");
+    assert!(
+        matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }),
+        "{error}"
+    );
 }
 
 /// A query reads slices in the order of time, ascending or descending. The bounds of a period are exact.
@@ -139,14 +178,22 @@ pub(crate) async fn queries_cross_slices_in_order(harness: &Harness) {
     assert_eq!(times(&oldest.expect("logins")), times(&all));
     assert_eq!(cost.total(), 5);
     let newest = logins.query().newest_first().all().await.expect("logins");
-    assert_eq!(times(&newest), times(&all).into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(
+        times(&newest),
+        times(&all).into_iter().rev().collect::<Vec<_>>()
+    );
 
-    let period = logins.query().from(at("2013-02-15T08:00:00Z")).before(at("2013-04-15T08:00:00Z"));
+    let period = logins
+        .query()
+        .from(at("2013-02-15T08:00:00Z"))
+        .before(at("2013-04-15T08:00:00Z"));
     let (period, cost) = meter.measure(period.all()).await;
     assert_eq!(period.expect("logins").len(), 4);
     assert_eq!(cost.total(), 4);
 
-    let (count, cost) = meter.measure(logins.query().from(at("2013-02-16T00:00:00Z")).count()).await;
+    let (count, cost) = meter
+        .measure(logins.query().from(at("2013-02-16T00:00:00Z")).count())
+        .await;
     assert_eq!(count.expect("a count"), 4);
     assert_eq!(cost.total(), 4);
 
@@ -158,9 +205,21 @@ pub(crate) async fn queries_cross_slices_in_order(harness: &Harness) {
     let expected = [login("ken", "04-15T08:00"), login("ken", "03-15T08:00")];
     assert_eq!(ken.all().await.expect("logins"), expected);
 
-    logins.insert(&login("adam", "02-20T08:00")).await.expect("a new login");
-    logins.insert(&login("zoe", "02-01T08:00")).await.expect("a new login");
-    let sorted = logins.query().sorted_by_time().newest_first().all().await.expect("logins");
+    logins
+        .insert(&login("adam", "02-20T08:00"))
+        .await
+        .expect("a new login");
+    logins
+        .insert(&login("zoe", "02-01T08:00"))
+        .await
+        .expect("a new login");
+    let sorted = logins
+        .query()
+        .sorted_by_time()
+        .newest_first()
+        .all()
+        .await
+        .expect("logins");
     let times = times(&sorted);
     assert_eq!(times.len(), 10, "{times:?}");
     assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
@@ -182,10 +241,25 @@ pub(crate) async fn a_limit_reads_only_the_slices_it_needs(harness: &Harness) {
         assert_eq!(found.expect("logins").len(), limit, "limit {limit}");
         assert_eq!(cost.total(), 1 + slices, "limit {limit}");
     }
-    let period = || logins.query().from(at("2013-02-01T00:00:00Z")).before(at("2013-05-01T00:00:00Z"));
-    let narrowed = period().narrow(|query| query.limit(1)).limit(10).all().await.expect("logins");
+    let period = || {
+        logins
+            .query()
+            .from(at("2013-02-01T00:00:00Z"))
+            .before(at("2013-05-01T00:00:00Z"))
+    };
+    let narrowed = period()
+        .narrow(|query| query.limit(1))
+        .limit(10)
+        .all()
+        .await
+        .expect("logins");
     assert_eq!(narrowed, [all[3].clone(), all[5].clone(), all[7].clone()]);
-    let narrowed = period().narrow(|query| query.limit(10)).limit(1).all().await.expect("logins");
+    let narrowed = period()
+        .narrow(|query| query.limit(10))
+        .limit(1)
+        .all()
+        .await
+        .expect("logins");
     assert_eq!(narrowed, [all[3].clone()]);
 
     let in_flight = Arc::new(InFlightStore::new(harness.store().clone()));
@@ -213,7 +287,11 @@ impl Slicing for Quarters {
 
     fn span(&self, name: &str) -> Option<Range<Ticks>> {
         let (year, quarter) = name.strip_suffix(['G', 'g'])?.split_once(['Q', 'q'])?;
-        let month = 3 * quarter.parse::<u32>().ok().filter(|quarter| (1..=4).contains(quarter))? - 2;
+        let month = 3 * quarter
+            .parse::<u32>()
+            .ok()
+            .filter(|quarter| (1..=4).contains(quarter))?
+            - 2;
         let first = NaiveDate::from_ymd_opt(year.parse().ok()?, month, 1)?;
         let start = |day: NaiveDate| Ticks::from(day.and_time(NaiveTime::MIN).and_utc());
         Some(start(first)..start(first + Months::new(3)))
@@ -224,8 +302,20 @@ impl Slicing for Quarters {
 pub(crate) async fn slices_are_intervals_of_the_program(harness: &Harness) {
     let hours = ["01-15T07:59", "01-15T08:00", "01-15T08:59"];
     cut(harness, Every::Hour, hours, ["2013011507", "2013011508"]).await;
-    cut(harness, Every::Day, ["01-14T23:59", "01-15T00:00", "01-15T23:59"], ["20130114", "20130115"]).await;
-    cut(harness, Quarters, ["03-31T23:59", "04-01T00:00", "06-30T23:59"], ["2013Q1G", "2013Q2G"]).await;
+    cut(
+        harness,
+        Every::Day,
+        ["01-14T23:59", "01-15T00:00", "01-15T23:59"],
+        ["20130114", "20130115"],
+    )
+    .await;
+    cut(
+        harness,
+        Quarters,
+        ["03-31T23:59", "04-01T00:00", "06-30T23:59"],
+        ["2013Q1G", "2013Q2G"],
+    )
+    .await;
 }
 
 /// Inserts three logins, the first of them in the first of two slices, and creates another generation of the
@@ -233,7 +323,11 @@ pub(crate) async fn slices_are_intervals_of_the_program(harness: &Harness) {
 async fn cut(harness: &Harness, slicing: impl Slicing + Copy, times: [&str; 3], wanted: [&str; 2]) {
     let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
     for (name, suffix) in wanted.iter().flat_map(|name| [(name, ""), (name, "G1")]) {
-        harness.clean_up(&format!("{family}{name}{suffix}").parse().expect("a legal name"));
+        harness.clean_up(
+            &format!("{family}{name}{suffix}")
+                .parse()
+                .expect("a legal name"),
+        );
     }
     let open = |store: Arc<dyn TableStore>| {
         let slices = TimeSlices::new(store, &family, slicing, |login: &Login| login.at);
@@ -245,8 +339,14 @@ async fn cut(harness: &Harness, slicing: impl Slicing + Copy, times: [&str; 3], 
     logins.insert(&all[1]).await.expect("a new login");
 
     let faults = FaultInjector::new(0);
-    let second = format!("{family}{}", wanted[1]).parse().expect("a legal name");
-    faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).in_table(second));
+    let second = format!("{family}{}", wanted[1])
+        .parse()
+        .expect("a legal name");
+    faults.add(
+        FaultRule::new(Fault::TableBeingDeleted)
+            .on(OperationKind::CreateTable)
+            .in_table(second),
+    );
     harness
         .store()
         .delete_table(&format!("{family}{}", wanted[1]).parse().expect("a name"))
@@ -260,8 +360,14 @@ async fn cut(harness: &Harness, slicing: impl Slicing + Copy, times: [&str; 3], 
     assert_eq!(slices[1].generation, 1);
     assert_eq!(slices[0].before, slices[1].from);
     let key = Login::key("ken", all[2].at).expect("a legal key");
-    assert_eq!(other.get(all[2].at, &key).await.expect("an answer"), Some(all[2].clone()));
-    assert_eq!(other.query().all().await.expect("logins"), [all[0].clone(), all[2].clone()]);
+    assert_eq!(
+        other.get(all[2].at, &key).await.expect("an answer"),
+        Some(all[2].clone())
+    );
+    assert_eq!(
+        other.query().all().await.expect("logins"),
+        [all[0].clone(), all[2].clone()]
+    );
     let dropped = other.drop_before(slices[1].from).await.expect("slices");
     assert_eq!(names(&dropped), [wanted[0]]);
     assert_eq!(other.query().all().await.expect("logins"), [all[2].clone()]);
@@ -274,31 +380,67 @@ pub(crate) async fn old_slices_are_dropped(harness: &Harness) {
     fill(&logins).await;
     let bystander = format!("{family}Archive").parse().expect("a legal name");
     harness.clean_up(&bystander);
-    harness.store().create_table(&bystander).await.expect("a new table");
+    harness
+        .store()
+        .create_table(&bystander)
+        .await
+        .expect("a new table");
 
-    let (dropped, cost) = meter.measure(logins.drop_before(at("2013-02-28T00:00:00Z"))).await;
+    let (dropped, cost) = meter
+        .measure(logins.drop_before(at("2013-02-28T00:00:00Z")))
+        .await;
     assert_eq!(names(&dropped.expect("slices")), vec!["201301"]);
     assert_eq!(cost.total(), 2);
     assert_eq!(logins.query().all().await.expect("logins").len(), 6);
 
     let now = at("2013-04-20T00:00:00Z");
-    let (plan, cost) = meter.measure(logins.expired(Keep::Younger(TimeDelta::days(20)), now)).await;
+    let (plan, cost) = meter
+        .measure(logins.expired(Keep::Younger(TimeDelta::days(20)), now))
+        .await;
     let plan = plan.expect("a plan");
     assert_eq!(names(&plan), vec!["201302"]);
     assert_eq!(cost.total(), 1);
-    assert_eq!(names(&logins.expired(Keep::Newest(1), now).await.expect("a plan")), ["201302", "201303"]);
+    assert_eq!(
+        names(&logins.expired(Keep::Newest(1), now).await.expect("a plan")),
+        ["201302", "201303"]
+    );
     assert_eq!(names(&logins.slices().await.expect("tables")).len(), 3);
-    let dropped = logins.retain(Keep::Younger(TimeDelta::days(20)), now).await.expect("slices");
+    let dropped = logins
+        .retain(Keep::Younger(TimeDelta::days(20)), now)
+        .await
+        .expect("slices");
     assert_eq!(dropped, plan);
-    assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
-    assert!(harness.store().all_tables(Some(&family)).await.expect("tables").contains(&bystander));
+    assert_eq!(
+        names(&logins.slices().await.expect("tables")),
+        ["201303", "201304"]
+    );
+    assert!(
+        harness
+            .store()
+            .all_tables(Some(&family))
+            .await
+            .expect("tables")
+            .contains(&bystander)
+    );
 
     // A late entity creates its slice again, also through another handle that remembers the table.
     let (other, _) = metered(harness, &family);
-    other.insert(&login("late", "03-01T00:00")).await.expect("a new login");
-    logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("slices");
-    other.insert(&login("late", "03-02T00:00")).await.expect("a new login");
-    assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
+    other
+        .insert(&login("late", "03-01T00:00"))
+        .await
+        .expect("a new login");
+    logins
+        .drop_before(at("2013-04-01T00:00:00Z"))
+        .await
+        .expect("slices");
+    other
+        .insert(&login("late", "03-02T00:00"))
+        .await
+        .expect("a new login");
+    assert_eq!(
+        names(&logins.slices().await.expect("tables")),
+        ["201303", "201304"]
+    );
 }
 
 /// A policy does not count future slices, which a writer with a fast clock made. A policy drops neither future
@@ -308,16 +450,31 @@ pub(crate) async fn future_slices_are_neither_counted_nor_dropped(harness: &Harn
     let (logins, _) = metered(harness, &family);
     fill(&logins).await;
     for ahead in ["10-01T00:00", "11-01T00:00", "12-01T00:00"] {
-        logins.insert(&login("ahead", ahead)).await.expect("a new login");
+        logins
+            .insert(&login("ahead", ahead))
+            .await
+            .expect("a new login");
     }
     let now = at("2013-04-20T00:00:00Z");
     let plan = async |keep| logins.expired(keep, now).await.expect("a plan");
     assert_eq!(names(&plan(Keep::Newest(3)).await), ["201301"]);
-    assert_eq!(names(&plan(Keep::Newest(1)).await), ["201301", "201302", "201303"]);
-    assert_eq!(names(&plan(Keep::Newest(0)).await), ["201301", "201302", "201303"]);
-    assert_eq!(names(&plan(Keep::Younger(TimeDelta::zero())).await), ["201301", "201302", "201303"]);
+    assert_eq!(
+        names(&plan(Keep::Newest(1)).await),
+        ["201301", "201302", "201303"]
+    );
+    assert_eq!(
+        names(&plan(Keep::Newest(0)).await),
+        ["201301", "201302", "201303"]
+    );
+    assert_eq!(
+        names(&plan(Keep::Younger(TimeDelta::zero())).await),
+        ["201301", "201302", "201303"]
+    );
     let future = Keep::Younger(TimeDelta::days(-90));
-    for error in [logins.expired(future, now).await, logins.retain(future, now).await] {
+    for error in [
+        logins.expired(future, now).await,
+        logins.retain(future, now).await,
+    ] {
         assert!(error.is_err_and(|error| error.to_string().contains("future")));
     }
     logins.retain(Keep::Newest(2), now).await.expect("slices");
@@ -349,9 +506,11 @@ struct Recording {
 /// A family refuses a type that it cannot store whole, when the family is opened.
 pub(crate) async fn a_type_that_a_family_cannot_store_is_refused(harness: &Harness) {
     let (store, family) = (|| harness.store().clone(), family(harness));
-    let error = TimeSlices::new(store(), &family, Every::Month, |row: &Indexed| row.at).unwrap_err();
+    let error =
+        TimeSlices::new(store(), &family, Every::Month, |row: &Indexed| row.at).unwrap_err();
     assert!(error.to_string().contains("the index 'user'"), "{error}");
-    let error = TimeSlices::new(store(), &family, Every::Month, |row: &Recording| row.at).unwrap_err();
+    let error =
+        TimeSlices::new(store(), &family, Every::Month, |row: &Recording| row.at).unwrap_err();
     assert!(error.to_string().contains("LargeTable"), "{error}");
 }
 
@@ -367,7 +526,12 @@ struct Visit {
 }
 
 fn visit(time: &str, note: &str) -> Visit {
-    Visit { user: "ken".to_owned(), number: 1, at: at(&format!("2013-{time}:00Z")), note: note.to_owned() }
+    Visit {
+        user: "ken".to_owned(),
+        number: 1,
+        at: at(&format!("2013-{time}:00Z")),
+        note: note.to_owned(),
+    }
 }
 
 fn visits(harness: &Harness, family: &str) -> TimeSlices<Visit> {
@@ -387,7 +551,10 @@ pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
     };
     let refused = [
         visits.update(old.at, &key, delay).await.map(drop),
-        visits.merge(old.at, &key, &Visit::patch().at(later.at), IfMatch::Any).await.map(drop),
+        visits
+            .merge(old.at, &key, &Visit::patch().at(later.at), IfMatch::Any)
+            .await
+            .map(drop),
     ];
     for refused in refused {
         let error = refused.expect_err("another slice").to_string();
@@ -395,10 +562,20 @@ pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
         assert!(error.contains("'201302'"), "{error}");
         assert!(error.contains("move_to"), "{error}");
     }
-    let missing = visits.replace_if(&later, IfMatch::Any).await.expect_err("the entity is in January");
+    let missing = visits
+        .replace_if(&later, IfMatch::Any)
+        .await
+        .expect_err("the entity is in January");
     assert!(missing.is_entity_not_found(), "{missing}");
-    assert_eq!(visits.query().all().await.expect("visits"), std::slice::from_ref(&old));
-    assert_eq!(visits.slices().await.expect("tables").len(), 1, "no table was made");
+    assert_eq!(
+        visits.query().all().await.expect("visits"),
+        std::slice::from_ref(&old)
+    );
+    assert_eq!(
+        visits.slices().await.expect("tables").len(),
+        1,
+        "no table was made"
+    );
 
     let (same, new) = (visit("01-20T08:00", "new"), visit("01-15T08:00", "new"));
     visits
@@ -409,10 +586,18 @@ pub(crate) async fn an_entity_stays_in_its_slice(harness: &Harness) {
         .await
         .expect("the same month");
     visits
-        .merge(same.at, &key, &Visit::patch().at(old.at).note("new".to_owned()), IfMatch::Any)
+        .merge(
+            same.at,
+            &key,
+            &Visit::patch().at(old.at).note("new".to_owned()),
+            IfMatch::Any,
+        )
         .await
         .expect("the same month");
-    assert_eq!(visits.get(old.at, &key).await.expect("an answer"), Some(new));
+    assert_eq!(
+        visits.get(old.at, &key).await.expect("an answer"),
+        Some(new)
+    );
 }
 
 /// Verbs find an entity in every table of its slice. The requests for a later generation are as documented.
@@ -421,11 +606,20 @@ pub(crate) async fn verbs_find_entities_in_every_generation(harness: &Harness) {
         let family = family(harness);
         let second: TableName = format!("{family}201301G1").parse().expect("a legal name");
         let (old, store) = (visit("01-15T08:00", "old"), harness.store());
-        for table in [format!("{family}201301").parse().expect("a legal name"), second.clone()] {
-            store.create_table_if_missing(&table).await.expect("a new table");
+        for table in [
+            format!("{family}201301").parse().expect("a legal name"),
+            second.clone(),
+        ] {
+            store
+                .create_table_if_missing(&table)
+                .await
+                .expect("a new table");
         }
         store
-            .write(&second, Operation::Insert(old.to_entity().expect("an entity")))
+            .write(
+                &second,
+                Operation::Insert(old.to_entity().expect("an entity")),
+            )
             .await
             .expect("a new row");
         let meter = RequestMeter::new();
@@ -446,18 +640,46 @@ pub(crate) async fn verbs_find_entities_in_every_generation(harness: &Harness) {
         assert_eq!(done.expect("an update").note.as_str(), "a", "{reuse:?}");
         assert_eq!(cost.total(), looks + 2, "{reuse:?}");
         visits
-            .merge(old.at, &key, &Visit::patch().note("b".to_owned()), IfMatch::Any)
+            .merge(
+                old.at,
+                &key,
+                &Visit::patch().note("b".to_owned()),
+                IfMatch::Any,
+            )
             .await
             .expect("a merge");
-        assert_eq!(visits.get_existing(old.at, &key).await.expect("the visit").note, "b");
-        visits.replace_if(&visit("01-15T08:00", "c"), IfMatch::Any).await.expect("the row exists");
+        assert_eq!(
+            visits
+                .get_existing(old.at, &key)
+                .await
+                .expect("the visit")
+                .note,
+            "b"
+        );
+        visits
+            .replace_if(&visit("01-15T08:00", "c"), IfMatch::Any)
+            .await
+            .expect("the row exists");
         let to = Visit::key("kim", 2u32).expect("a legal key");
-        visits.move_to(old.at, &key, &visits, &to).await.expect("a move");
+        visits
+            .move_to(old.at, &key, &visits, &to)
+            .await
+            .expect("a move");
         assert_eq!(visits.get(old.at, &key).await.expect("an answer"), None);
-        let moved = Visit { user: "kim".to_owned(), number: 2, ..visit("01-15T08:00", "c") };
+        let moved = Visit {
+            user: "kim".to_owned(),
+            number: 2,
+            ..visit("01-15T08:00", "c")
+        };
         assert_eq!(visits.query().all().await.expect("visits"), [moved]);
-        visits.delete(old.at, &to, IfMatch::Any).await.expect("the row exists");
-        let missing = visits.delete(old.at, &to, IfMatch::Any).await.expect_err("the table is gone");
+        visits
+            .delete(old.at, &to, IfMatch::Any)
+            .await
+            .expect("the row exists");
+        let missing = visits
+            .delete(old.at, &to, IfMatch::Any)
+            .await
+            .expect_err("the table is gone");
         assert!(missing.is_entity_not_found(), "{missing}");
     }
 }
@@ -476,18 +698,35 @@ pub(crate) async fn pages_cross_slices(harness: &Harness) {
         read.extend(page.items);
         from = page.continuation;
         if read.len() == 3 {
-            logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("three slices");
+            logins
+                .drop_before(at("2013-04-01T00:00:00Z"))
+                .await
+                .expect("three slices");
         }
         if from.is_none() {
             break;
         }
     }
     assert_eq!(read.len(), 3, "a page skips a dropped slice");
-    assert!(read[..2].iter().all(|login| login.at == all[6].at), "{read:?}");
+    assert!(
+        read[..2].iter().all(|login| login.at == all[6].at),
+        "{read:?}"
+    );
     let older = logins.query().limit(1).page(None).await.expect("a page");
-    let error = query().page(older.continuation.as_ref()).await.expect_err("another order");
-    assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
-    let sorted = logins.query().sorted_by_time().page(None).await.expect_err("one piece");
+    let error = query()
+        .page(older.continuation.as_ref())
+        .await
+        .expect_err("another order");
+    assert!(
+        matches!(error.kind(), ErrorKind::InvalidContinuation(_)),
+        "{error}"
+    );
+    let sorted = logins
+        .query()
+        .sorted_by_time()
+        .page(None)
+        .await
+        .expect_err("one piece");
     assert!(sorted.to_string().contains("one piece"), "{sorted}");
 }
 
@@ -505,16 +744,32 @@ pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harne
     let refused = [
         logins.upsert(&day).await.map(drop),
         logins.replace_if(&day, IfMatch::Any).await.map(drop),
-        logins.delete(day.at, key(&day), IfMatch::Any).await.map(drop),
-        logins.move_to(day.at, key(&day), &logins, key(&moved)).await,
-        logins.move_to(other.at, key(&other), &logins, key(&moved)).await,
+        logins
+            .delete(day.at, key(&day), IfMatch::Any)
+            .await
+            .map(drop),
+        logins
+            .move_to(day.at, key(&day), &logins, key(&moved))
+            .await,
+        logins
+            .move_to(other.at, key(&other), &logins, key(&moved))
+            .await,
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index of any type refuses the append").to_string();
+        let error = refused
+            .expect_err("an index of any type refuses the append")
+            .to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
     for there in [&day, &other] {
-        assert_eq!(logins.get(there.at, key(there)).await.expect("an answer").as_ref(), Some(there));
+        assert_eq!(
+            logins
+                .get(there.at, key(there))
+                .await
+                .expect("an answer")
+                .as_ref(),
+            Some(there)
+        );
     }
     let gone = logins.get(moved.at, key(&moved)).await.expect("an answer");
     assert_eq!(gone, None);

@@ -18,8 +18,8 @@ use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::handles::{
-    BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Verbs, Wider,
-    WithEntries, World,
+    BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Verbs,
+    Wider, WithEntries, World,
 };
 use crate::Harness;
 use crate::wrappers::HookedStore;
@@ -51,15 +51,26 @@ struct Fixture<H> {
 impl<H: Verbs> Fixture<H> {
     async fn new(harness: &Harness) -> Self {
         let (world, meter) = (World::new(harness).await, RequestMeter::new());
-        let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+        let metered: Arc<dyn TableStore> =
+            Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
         let handle = H::open(&world.through(metered)).await;
         Self { handle, meter }
     }
 
     /// Runs a verb and asserts the cost that its cell states.
-    async fn with_cost<T>(&self, verb: &str, cell: Cell, work: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn with_cost<T>(
+        &self,
+        verb: &str,
+        cell: Cell,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let (done, cost) = self.meter.measure(work).await;
-        assert_eq!(Cell::Requests(cost.total()), cell, "{}: requests of {verb}", H::NAME);
+        assert_eq!(
+            Cell::Requests(cost.total()),
+            cell,
+            "{}: requests of {verb}",
+            H::NAME
+        );
         done
     }
 
@@ -76,10 +87,20 @@ impl<H: Verbs> Fixture<H> {
     }
 
     /// Asserts the stored note and its version, and the value of the undeclared property.
-    async fn assert_stored(&self, verb: &str, wanted: &H::Of, version: Option<ETag>, unknown: Option<i32>) {
+    async fn assert_stored(
+        &self,
+        verb: &str,
+        wanted: &H::Of,
+        version: Option<ETag>,
+        unknown: Option<i32>,
+    ) {
         let name = H::NAME;
         assert!(version.is_some(), "{name}: {verb} answers the new version");
-        assert_eq!(self.read(wanted.number()).await, wanted.clone().with_etag(version), "{name}: {verb}");
+        assert_eq!(
+            self.read(wanted.number()).await,
+            wanted.clone().with_etag(version),
+            "{name}: {verb}"
+        );
         assert_eq!(
             self.handle.unknown_value(wanted.number()).await,
             unknown,
@@ -88,9 +109,19 @@ impl<H: Verbs> Fixture<H> {
     }
 
     /// Asserts that a write was refused and left the note unchanged.
-    async fn assert_refused<T: std::fmt::Debug>(&self, verb: &str, before: &H::Of, done: Result<T>) -> Error {
+    async fn assert_refused<T: std::fmt::Debug>(
+        &self,
+        verb: &str,
+        before: &H::Of,
+        done: Result<T>,
+    ) -> Error {
         let error = done.expect_err(verb);
-        assert_eq!(&self.read(before.number()).await, before, "{}: {verb}", H::NAME);
+        assert_eq!(
+            &self.read(before.number()).await,
+            before,
+            "{}: {verb}",
+            H::NAME
+        );
         error
     }
 }
@@ -104,22 +135,34 @@ const fn is_supported(cell: Cell) -> bool {
 }
 
 fn stale() -> IfMatch {
-    IfMatch::Exactly(ETag::from("W/\"datetime'2001-01-01T00%3A00%3A00.0000000Z'\""))
+    IfMatch::Exactly(ETag::from(
+        "W/\"datetime'2001-01-01T00%3A00%3A00.0000000Z'\"",
+    ))
 }
 
 async fn inserts_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
     // The first write may add the type to the manifest.
-    fixture.handle.insert(&H::Of::new(2, "two", None)).await.expect("a new note");
+    fixture
+        .handle
+        .insert(&H::Of::new(2, "two", None))
+        .await
+        .expect("a new note");
     let note = H::Of::new(1, "one", Some("text"));
-    let version =
-        fixture.with_cost("insert", H::CELLS.insert, fixture.handle.insert(&note)).await.expect("a new note");
+    let version = fixture
+        .with_cost("insert", H::CELLS.insert, fixture.handle.insert(&note))
+        .await
+        .expect("a new note");
     fixture.assert_stored("insert", &note, version, None).await;
     let stored = fixture.read(1).await;
     let again = fixture.handle.insert(&H::Of::new(1, "two", None)).await;
     let error = fixture.assert_refused("insert", &stored, again).await;
     assert!(error.is_already_exists(), "{}: {error}", H::NAME);
-    assert!(error.to_string().contains("('book', '000001')"), "{}: {error}", H::NAME);
+    assert!(
+        error.to_string().contains("('book', '000001')"),
+        "{}: {error}",
+        H::NAME
+    );
 }
 
 /// `insert` adds an entity, and refuses an existing entity.
@@ -134,8 +177,10 @@ async fn upserts_of<H: Verbs>(harness: &Harness) {
     fixture.assert_stored("upsert", &first, version, None).await;
     let old = fixture.insert_with_unknown(2).await;
     let new = H::Of::new(2, "new", None);
-    let version =
-        fixture.with_cost("upsert", H::CELLS.upsert, fixture.handle.upsert(&new)).await.expect("an upsert");
+    let version = fixture
+        .with_cost("upsert", H::CELLS.upsert, fixture.handle.upsert(&new))
+        .await
+        .expect("an upsert");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
     fixture.assert_stored("upsert", &new, version, None).await;
 }
@@ -148,14 +193,29 @@ pub(crate) async fn upsert_replaces_all_properties(harness: &Harness) {
 async fn merging_upserts_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
     let first = H::Of::new(1, "one", Some("text"));
-    let version = fixture.handle.insert_or_merge(&first).await.expect("a new note");
-    fixture.assert_stored("insert_or_merge", &first, version, None).await;
+    let version = fixture
+        .handle
+        .insert_or_merge(&first)
+        .await
+        .expect("a new note");
+    fixture
+        .assert_stored("insert_or_merge", &first, version, None)
+        .await;
     fixture.insert_with_unknown(2).await;
     let new = H::Of::new(2, "new", None);
     let work = fixture.handle.insert_or_merge(&new);
-    let done = fixture.with_cost("insert_or_merge", H::CELLS.insert_or_merge, work).await;
+    let done = fixture
+        .with_cost("insert_or_merge", H::CELLS.insert_or_merge, work)
+        .await;
     let merged = H::Of::new(2, "new", Some("text"));
-    fixture.assert_stored("insert_or_merge", &merged, done.expect("an upsert"), Some(7)).await;
+    fixture
+        .assert_stored(
+            "insert_or_merge",
+            &merged,
+            done.expect("an upsert"),
+            Some(7),
+        )
+        .await;
 }
 
 /// `insert_or_merge` writes the properties of the entity and keeps all other stored properties.
@@ -172,33 +232,62 @@ async fn replacements_of<H: Verbs>(harness: &Harness) {
     assert!(error.to_string().contains("ETag"), "{}: {error}", H::NAME);
 
     let new = H::Of::new(1, "new", None).with_etag(old.etag().cloned());
-    let done = fixture.with_cost("replace", H::CELLS.replace, fixture.handle.replace(&new)).await;
+    let done = fixture
+        .with_cost("replace", H::CELLS.replace, fixture.handle.replace(&new))
+        .await;
     let version = done.expect("no other writer");
     assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
-    fixture.assert_stored("replace", &new, version.clone(), None).await;
+    fixture
+        .assert_stored("replace", &new, version.clone(), None)
+        .await;
 
     let stored = fixture.read(1).await;
-    let error = fixture.assert_refused("replace", &stored, fixture.handle.replace(&new).await).await;
+    let error = fixture
+        .assert_refused("replace", &stored, fixture.handle.replace(&new).await)
+        .await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let newer = H::Of::new(1, "newer", None).with_etag(version);
-    let version = fixture.handle.replace(&newer).await.expect("under the version that was answered");
-    fixture.assert_stored("replace", &newer, version, None).await;
+    let version = fixture
+        .handle
+        .replace(&newer)
+        .await
+        .expect("under the version that was answered");
+    fixture
+        .assert_stored("replace", &newer, version, None)
+        .await;
 
     fixture.handle.set_unknown(1, 7).await;
     let any = H::Of::new(1, "any", Some("text"));
     let work = fixture.handle.replace_if(&any, IfMatch::Any);
-    let version = fixture.with_cost("replace_if", H::CELLS.replace_any, work).await.expect("the row exists");
-    fixture.assert_stored("replace_if", &any, version, None).await;
+    let version = fixture
+        .with_cost("replace_if", H::CELLS.replace_any, work)
+        .await
+        .expect("the row exists");
+    fixture
+        .assert_stored("replace_if", &any, version, None)
+        .await;
     let stored = fixture.read(1).await;
-    let error =
-        fixture.assert_refused("replace_if", &stored, fixture.handle.replace_if(&newer, stale()).await).await;
+    let error = fixture
+        .assert_refused(
+            "replace_if",
+            &stored,
+            fixture.handle.replace_if(&newer, stale()).await,
+        )
+        .await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
 
     for version in [IfMatch::Any, stale()] {
-        let missing =
-            fixture.handle.replace_if(&H::Of::new(9, "new", None), version).await.expect_err("none");
+        let missing = fixture
+            .handle
+            .replace_if(&H::Of::new(9, "new", None), version)
+            .await
+            .expect_err("none");
         assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
-        assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
+        assert!(
+            missing.to_string().contains("('book', '000009')"),
+            "{}: {missing}",
+            H::NAME
+        );
     }
     assert_eq!(fixture.handle.get(9).await.expect("an answer"), None);
 }
@@ -218,8 +307,21 @@ async fn stored_of<H: Verbs>(harness: &Harness) {
     if let Some(cell) = known(H::CELLS.replace_stored) {
         fixture.insert_with_unknown(1).await;
         let new = H::Of::new(1, "new", None);
-        let done = fixture.with_cost("replace_stored", cell, fixture.handle.replace_stored(1, &new)).await;
-        fixture.assert_stored("replace_stored", &new, done.expect("no other writer"), Some(7)).await;
+        let done = fixture
+            .with_cost(
+                "replace_stored",
+                cell,
+                fixture.handle.replace_stored(1, &new),
+            )
+            .await;
+        fixture
+            .assert_stored(
+                "replace_stored",
+                &new,
+                done.expect("no other writer"),
+                Some(7),
+            )
+            .await;
     }
     if let Some(cell) = known(H::CELLS.delete_stored) {
         fixture.insert_with_unknown(2).await;
@@ -227,7 +329,12 @@ async fn stored_of<H: Verbs>(harness: &Harness) {
             .with_cost("delete_stored", cell, fixture.handle.delete_stored(2))
             .await
             .expect("no other writer");
-        assert_eq!(fixture.handle.get(2).await.expect("an answer"), None, "{}", H::NAME);
+        assert_eq!(
+            fixture.handle.get(2).await.expect("an answer"),
+            None,
+            "{}",
+            H::NAME
+        );
     }
 }
 
@@ -242,19 +349,35 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
     let patch = |title| H::Of::patch_of(Some(title));
     let version = IfMatch::Exactly(old.etag().expect("a version").clone());
     let done = fixture
-        .with_cost("merge", H::CELLS.merge, fixture.handle.merge(1, &patch("a"), version.clone()))
+        .with_cost(
+            "merge",
+            H::CELLS.merge,
+            fixture.handle.merge(1, &patch("a"), version.clone()),
+        )
         .await;
     let done = done.expect("no other writer");
-    fixture.assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7)).await;
+    fixture
+        .assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7))
+        .await;
 
     let stored = fixture.read(1).await;
-    let error =
-        fixture.assert_refused("merge", &stored, fixture.handle.merge(1, &patch("b"), version).await).await;
+    let error = fixture
+        .assert_refused(
+            "merge",
+            &stored,
+            fixture.handle.merge(1, &patch("b"), version).await,
+        )
+        .await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let patched = patch("c");
     let work = fixture.handle.merge(1, &patched, IfMatch::Any);
-    let done = fixture.with_cost("merge, any", H::CELLS.merge_any, work).await.expect("the row exists");
-    fixture.assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7)).await;
+    let done = fixture
+        .with_cost("merge, any", H::CELLS.merge_any, work)
+        .await
+        .expect("the row exists");
+    fixture
+        .assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7))
+        .await;
 
     let (empty, stored) = (H::Of::patch_of(None), fixture.read(1).await);
     let nothing = fixture.with_cost(
@@ -263,9 +386,17 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
         fixture.handle.merge(1, &empty, IfMatch::Any),
     );
     let nothing = nothing.await;
-    assert!(is_invalid(&fixture.assert_refused("merge", &stored, nothing).await), "{}", H::NAME);
+    assert!(
+        is_invalid(&fixture.assert_refused("merge", &stored, nothing).await),
+        "{}",
+        H::NAME
+    );
     for version in [IfMatch::Any, stale()] {
-        let missing = fixture.handle.merge(9, &patch("d"), version).await.expect_err("the entity is missing");
+        let missing = fixture
+            .handle
+            .merge(9, &patch("d"), version)
+            .await
+            .expect_err("the entity is missing");
         assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     }
     assert_eq!(fixture.handle.get(9).await.expect("an answer"), None);
@@ -292,22 +423,45 @@ async fn updates_of<H: Verbs>(harness: &Harness) {
         .expect("an update");
     assert_ne!(done.etag(), old.etag(), "{}", H::NAME);
     let (wanted, version) = (H::Of::new(1, "new", Some("text")), done.etag().cloned());
-    assert_eq!(done, wanted.clone().with_etag(version.clone()), "{}: the stored entity", H::NAME);
-    fixture.assert_stored("update", &wanted, version, Some(7)).await;
+    assert_eq!(
+        done,
+        wanted.clone().with_etag(version.clone()),
+        "{}: the stored entity",
+        H::NAME
+    );
+    fixture
+        .assert_stored("update", &wanted, version, Some(7))
+        .await;
 
     let stored = fixture.read(1).await;
     let refuses = |_: &mut H::Of| Err(Error::invalid_request("not today"));
-    let error = fixture.assert_refused("update", &stored, fixture.handle.update(1, refuses).await).await;
-    assert!(error.to_string().contains("not today"), "{}: {error}", H::NAME);
+    let error = fixture
+        .assert_refused("update", &stored, fixture.handle.update(1, refuses).await)
+        .await;
+    assert!(
+        error.to_string().contains("not today"),
+        "{}: {error}",
+        H::NAME
+    );
     let moves = |note: &mut H::Of| {
         note.set_number(2);
         Ok(())
     };
-    let error = fixture.assert_refused("update", &stored, fixture.handle.update(1, moves).await).await;
+    let error = fixture
+        .assert_refused("update", &stored, fixture.handle.update(1, moves).await)
+        .await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
-    let missing = fixture.handle.update(9, title).await.expect_err("the entity is missing");
+    let missing = fixture
+        .handle
+        .update(9, title)
+        .await
+        .expect_err("the entity is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
-    assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
+    assert!(
+        missing.to_string().contains("('book', '000009')"),
+        "{}: {missing}",
+        H::NAME
+    );
     assert_eq!(fixture.handle.get(9).await.expect("an answer"), None);
 }
 
@@ -324,9 +478,15 @@ async fn with_another_writer<H: Verbs>(
 ) -> (H, Arc<HookedStore>, RequestMeter) {
     let world = World::new(harness).await;
     let other = H::open(&world).await;
-    other.insert(&H::Of::new(1, "old", Some("text"))).await.expect("a new note");
+    other
+        .insert(&H::Of::new(1, "old", Some("text")))
+        .await
+        .expect("a new note");
     let store = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), act(other)));
-    let (meter, inner) = (RequestMeter::new(), Arc::clone(&store) as Arc<dyn TableStore>);
+    let (meter, inner) = (
+        RequestMeter::new(),
+        Arc::clone(&store) as Arc<dyn TableStore>,
+    );
     let metered: Arc<dyn TableStore> = Arc::new(Metered::new(inner, meter.clone()));
     (H::open(&world.through(metered)).await, store, meter)
 }
@@ -336,7 +496,9 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
         return;
     }
     // The write is the last request of an update.
-    let Cell::Requests(requests) = H::CELLS.update else { return };
+    let Cell::Requests(requests) = H::CELLS.update else {
+        return;
+    };
     let title = |note: &mut H::Of| {
         note.set_title("new");
         Ok(())
@@ -345,9 +507,24 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
     let (handle, store, meter) = with_another_writer::<H>(harness, change).await;
     store.arm(requests);
     let (done, cost) = meter.measure(handle.update(1, title)).await;
-    assert_eq!(done.expect("the second attempt").title(), "new", "{}", H::NAME);
-    assert_eq!(cost.total(), 2 * requests, "{}: the requests of two attempts", H::NAME);
-    assert_eq!(handle.unknown_value(1).await, Some(8), "{}: the property of the other writer", H::NAME);
+    assert_eq!(
+        done.expect("the second attempt").title(),
+        "new",
+        "{}",
+        H::NAME
+    );
+    assert_eq!(
+        cost.total(),
+        2 * requests,
+        "{}: the requests of two attempts",
+        H::NAME
+    );
+    assert_eq!(
+        handle.unknown_value(1).await,
+        Some(8),
+        "{}: the property of the other writer",
+        H::NAME
+    );
 
     let (handle, store, meter) = with_another_writer::<H>(harness, change).await;
     let handle = handle.with_attempts(1);
@@ -355,13 +532,26 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
     let (lost, cost) = meter.measure(handle.update(1, title)).await;
     let lost = lost.expect_err("another writer changed the entity");
     assert!(lost.is_precondition_failed(), "{}: {lost}", H::NAME);
-    assert_eq!(cost.total(), requests, "{}: the requests of one attempt", H::NAME);
-    assert_eq!(handle.get_existing(1).await.expect("the note").title(), "old", "{}", H::NAME);
+    assert_eq!(
+        cost.total(),
+        requests,
+        "{}: the requests of one attempt",
+        H::NAME
+    );
+    assert_eq!(
+        handle.get_existing(1).await.expect("the note").title(),
+        "old",
+        "{}",
+        H::NAME
+    );
 
     let removal = |other: H| async move { other.remove(1).await }.boxed();
     let (handle, store, _) = with_another_writer::<H>(harness, removal).await;
     store.arm(requests);
-    let gone = handle.update(1, title).await.expect_err("the table is gone");
+    let gone = handle
+        .update(1, title)
+        .await
+        .expect_err("the table is gone");
     assert!(gone.is_entity_not_found(), "{}: {gone}", H::NAME);
     assert_eq!(handle.get(1).await.expect("an answer"), None, "{}", H::NAME);
 }
@@ -374,19 +564,37 @@ pub(crate) async fn update_tries_again_after_a_conflict(harness: &Harness) {
 
 async fn deletes_of<H: Verbs>(harness: &Harness) {
     let fixture = Fixture::<H>::new(harness).await;
-    let (first, _) = (fixture.insert_with_unknown(1).await, fixture.insert_with_unknown(2).await);
-    let error = fixture.assert_refused("delete", &first, fixture.handle.delete(1, stale()).await).await;
+    let (first, _) = (
+        fixture.insert_with_unknown(1).await,
+        fixture.insert_with_unknown(2).await,
+    );
+    let error = fixture
+        .assert_refused("delete", &first, fixture.handle.delete(1, stale()).await)
+        .await;
     assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
     let version = IfMatch::Exactly(first.etag().expect("a version").clone());
     fixture
         .with_cost("delete", H::CELLS.delete, fixture.handle.delete(1, version))
         .await
         .expect("no other writer");
-    fixture.handle.delete(2, IfMatch::Any).await.expect("the row exists");
+    fixture
+        .handle
+        .delete(2, IfMatch::Any)
+        .await
+        .expect("the row exists");
     for number in [1, 2] {
-        assert_eq!(fixture.handle.get(number).await.expect("an answer"), None, "{}", H::NAME);
+        assert_eq!(
+            fixture.handle.get(number).await.expect("an answer"),
+            None,
+            "{}",
+            H::NAME
+        );
         for version in [IfMatch::Any, stale()] {
-            let missing = fixture.handle.delete(number, version).await.expect_err("the table is gone");
+            let missing = fixture
+                .handle
+                .delete(number, version)
+                .await
+                .expect_err("the table is gone");
             assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
         }
     }
@@ -394,10 +602,22 @@ async fn deletes_of<H: Verbs>(harness: &Harness) {
         fixture.insert_with_unknown(3).await;
         let gone = fixture.handle.delete_if_exists(3);
         assert!(
-            fixture.with_cost("delete_if_exists", H::CELLS.delete_if_exists, gone).await.expect("an answer")
+            fixture
+                .with_cost("delete_if_exists", H::CELLS.delete_if_exists, gone)
+                .await
+                .expect("an answer")
         );
-        assert_eq!(fixture.handle.get(3).await.expect("an answer"), None, "{}", H::NAME);
-        assert!(!fixture.handle.delete_if_exists(3).await.expect("an answer"), "{}", H::NAME);
+        assert_eq!(
+            fixture.handle.get(3).await.expect("an answer"),
+            None,
+            "{}",
+            H::NAME
+        );
+        assert!(
+            !fixture.handle.delete_if_exists(3).await.expect("an answer"),
+            "{}",
+            H::NAME
+        );
     }
 }
 
@@ -412,14 +632,37 @@ async fn reads_of<H: Verbs>(harness: &Harness) {
     }
     let fixture = Fixture::<H>::new(harness).await;
     fixture.insert_with_unknown(1).await;
-    let found = fixture.with_cost("get", H::CELLS.get, fixture.handle.get(1)).await.expect("an answer");
-    let existing = fixture.with_cost("get_existing", H::CELLS.get, fixture.handle.get_existing(1)).await;
+    let found = fixture
+        .with_cost("get", H::CELLS.get, fixture.handle.get(1))
+        .await
+        .expect("an answer");
+    let existing = fixture
+        .with_cost("get_existing", H::CELLS.get, fixture.handle.get_existing(1))
+        .await;
     assert_eq!(found, Some(existing.expect("the note")), "{}", H::NAME);
-    assert_eq!(found.as_ref().and_then(Note::text), Some("text"), "{}", H::NAME);
-    assert_eq!(fixture.handle.get(9).await.expect("an answer"), None, "{}", H::NAME);
-    let missing = fixture.handle.get_existing(9).await.expect_err("the entity is missing");
+    assert_eq!(
+        found.as_ref().and_then(Note::text),
+        Some("text"),
+        "{}",
+        H::NAME
+    );
+    assert_eq!(
+        fixture.handle.get(9).await.expect("an answer"),
+        None,
+        "{}",
+        H::NAME
+    );
+    let missing = fixture
+        .handle
+        .get_existing(9)
+        .await
+        .expect_err("the entity is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
-    assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
+    assert!(
+        missing.to_string().contains("('book', '000009')"),
+        "{}: {missing}",
+        H::NAME
+    );
 }
 
 /// `get` returns `None` for a missing entity, `get_existing` an error.
@@ -431,23 +674,45 @@ async fn moves_of<H: Verbs>(harness: &Harness) {
     if !is_supported(H::CELLS.move_to) {
         return;
     }
-    let (fixture, elsewhere) = (Fixture::<H>::new(harness).await, Fixture::<H>::new(harness).await);
+    let (fixture, elsewhere) = (
+        Fixture::<H>::new(harness).await,
+        Fixture::<H>::new(harness).await,
+    );
     let of = &fixture.handle;
     fixture.insert_with_unknown(1).await;
-    fixture.with_cost("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move");
+    fixture
+        .with_cost("move_to", H::CELLS.move_to, of.move_to(1, of, 2))
+        .await
+        .expect("a move");
     assert_eq!(of.get(1).await.expect("an answer"), None, "{}", H::NAME);
     let version = fixture.read(2).await.etag().cloned();
-    fixture.assert_stored("move_to", &H::Of::new(2, "old", Some("text")), version, Some(7)).await;
+    fixture
+        .assert_stored(
+            "move_to",
+            &H::Of::new(2, "old", Some("text")),
+            version,
+            Some(7),
+        )
+        .await;
 
-    of.insert(&H::Of::new(3, "three", None)).await.expect("a new note");
+    of.insert(&H::Of::new(3, "three", None))
+        .await
+        .expect("a new note");
     of.move_to(3, of, 2).await.expect(H::NAME);
     let version = fixture.read(2).await.etag().cloned();
-    fixture.assert_stored("move_to", &H::Of::new(2, "three", None), version, None).await;
-    let missing = of.move_to(3, of, 2).await.expect_err("the source is missing");
+    fixture
+        .assert_stored("move_to", &H::Of::new(2, "three", None), version, None)
+        .await;
+    let missing = of
+        .move_to(3, of, 2)
+        .await
+        .expect_err("the source is missing");
     assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
     assert_eq!(missing.outcome(), Outcome::NotApplied, "{}", H::NAME);
     let stored = fixture.read(2).await;
-    let error = fixture.assert_refused("move_to", &stored, of.move_to(2, of, 2).await).await;
+    let error = fixture
+        .assert_refused("move_to", &stored, of.move_to(2, of, 2).await)
+        .await;
     assert!(is_invalid(&error), "{}: {error}", H::NAME);
 
     of.move_to(2, &elsewhere.handle, 12).await.expect(H::NAME);
@@ -468,16 +733,26 @@ async fn deleted_sources_of<H: Verbs>(harness: &Harness) {
         for request in 1.. {
             let world = World::new(harness).await;
             let other = H::open(&world).await;
-            other.insert(&H::Of::new(1, "old", Some("text"))).await.expect("a new note");
+            other
+                .insert(&H::Of::new(1, "old", Some("text")))
+                .await
+                .expect("a new note");
             let remove = async move { other.remove(1).await };
             let hooked = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), remove));
             let store = || Arc::clone(&hooked) as Arc<dyn TableStore>;
             let here = H::open(&world.through(store())).await;
-            let target = if is_elsewhere { World::new(harness).await } else { world };
+            let target = if is_elsewhere {
+                World::new(harness).await
+            } else {
+                world
+            };
             let there = H::open(&target.through(store())).await;
             hooked.arm(request);
             let moved = here.move_to(1, &there, 12).await;
-            let what = format!("{}: deleted before request {request}, elsewhere: {is_elsewhere}", H::NAME);
+            let what = format!(
+                "{}: deleted before request {request}, elsewhere: {is_elsewhere}",
+                H::NAME
+            );
             if !hooked.has_run() {
                 hooked.arm(u64::MAX);
                 moved.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -486,7 +761,11 @@ async fn deleted_sources_of<H: Verbs>(harness: &Harness) {
             }
             let error = moved.expect_err(&what);
             assert!(error.is_entity_not_found(), "{what}: {error}");
-            assert_eq!(there.get(12).await.expect("an answer"), None, "{what}: a copy");
+            assert_eq!(
+                there.get(12).await.expect("an answer"),
+                None,
+                "{what}: a copy"
+            );
             assert_eq!(here.get(1).await.expect("an answer"), None, "{what}");
         }
     }
@@ -498,52 +777,106 @@ pub(crate) async fn a_move_of_a_deleted_entity_leaves_no_copy(harness: &Harness)
 }
 
 async fn queries_of<H: Verbs>(harness: &Harness) {
-    let Cell::Requests(requests) = H::CELLS.query else { return };
+    let Cell::Requests(requests) = H::CELLS.query else {
+        return;
+    };
     let fixture = Fixture::<H>::new(harness).await;
     for number in 1..=25 {
-        fixture.handle.insert(&H::Of::new(number, "n", None)).await.expect("a new note");
+        fixture
+            .handle
+            .insert(&H::Of::new(number, "n", None))
+            .await
+            .expect("a new note");
     }
     let numbers = |notes: &[H::Of]| notes.iter().map(Note::number).collect::<Vec<_>>();
     let all: Vec<u32> = (1..=25).collect();
-    assert_eq!(numbers(&fixture.handle.all(None).await.expect("notes")), all, "{}", H::NAME);
-    assert_eq!(numbers(&fixture.handle.streamed(None).await.expect("notes")), all, "{}", H::NAME);
+    assert_eq!(
+        numbers(&fixture.handle.all(None).await.expect("notes")),
+        all,
+        "{}",
+        H::NAME
+    );
+    assert_eq!(
+        numbers(&fixture.handle.streamed(None).await.expect("notes")),
+        all,
+        "{}",
+        H::NAME
+    );
     for limit in [0, 7, 25, 100] {
         let wanted = &all[..limit.min(25)];
-        assert_eq!(numbers(&fixture.handle.all(Some(limit)).await.expect("notes")), wanted, "{}", H::NAME);
+        assert_eq!(
+            numbers(&fixture.handle.all(Some(limit)).await.expect("notes")),
+            wanted,
+            "{}",
+            H::NAME
+        );
         assert_eq!(
             numbers(&fixture.handle.streamed(Some(limit)).await.expect("notes")),
             wanted,
             "{}",
             H::NAME
         );
-        assert_eq!(fixture.handle.count(Some(limit)).await.expect("a count"), wanted.len(), "{}", H::NAME);
+        assert_eq!(
+            fixture.handle.count(Some(limit)).await.expect("a count"),
+            wanted.len(),
+            "{}",
+            H::NAME
+        );
     }
-    assert_eq!(fixture.handle.count(None).await.expect("a count"), 25, "{}", H::NAME);
-    let first = fixture.handle.first().await.expect("an answer").expect("a note");
+    assert_eq!(
+        fixture.handle.count(None).await.expect("a count"),
+        25,
+        "{}",
+        H::NAME
+    );
+    let first = fixture
+        .handle
+        .first()
+        .await
+        .expect("an answer")
+        .expect("a note");
     assert_eq!(first.number(), 1, "{}", H::NAME);
 
     // A page can have another limit than the page before it.
     let first = fixture
-        .with_cost("page", Cell::Requests(requests), fixture.handle.page(4, None))
+        .with_cost(
+            "page",
+            Cell::Requests(requests),
+            fixture.handle.page(4, None),
+        )
         .await
         .expect("a page");
     assert_eq!(numbers(&first.items), [1, 2, 3, 4], "{}", H::NAME);
     let (mut read, mut from) = (numbers(&first.items), first.continuation);
     while let Some(continuation) = from {
         let text = continuation.to_string();
-        let page =
-            fixture.handle.page(10, Some(&text.parse().expect("a continuation"))).await.expect("a page");
+        let page = fixture
+            .handle
+            .page(10, Some(&text.parse().expect("a continuation")))
+            .await
+            .expect("a page");
         assert!(page.items.len() <= 10, "{}", H::NAME);
         read.extend(numbers(&page.items));
         from = page.continuation;
     }
     assert_eq!(read, all, "{}", H::NAME);
 
-    let position = Position { first: BOOK.to_owned(), second: Some("000003".to_owned()) };
+    let position = Position {
+        first: BOOK.to_owned(),
+        second: Some("000003".to_owned()),
+    };
     let table = harness.unused_name();
     let foreign = Continuation::new(harness.profile(), &table, &Query::new(), position);
-    let error = fixture.handle.page(4, Some(&foreign)).await.expect_err("another query's");
-    assert!(matches!(error.root().kind(), ErrorKind::InvalidContinuation(_)), "{}: {error}", H::NAME);
+    let error = fixture
+        .handle
+        .page(4, Some(&foreign))
+        .await
+        .expect_err("another query's");
+    assert!(
+        matches!(error.root().kind(), ErrorKind::InvalidContinuation(_)),
+        "{}: {error}",
+        H::NAME
+    );
 }
 
 /// A limit ends streams, collections and counts. A page with a limit has a continuation token.
@@ -555,21 +888,55 @@ pub(crate) async fn limits_end_queries_and_bound_pages(harness: &Harness) {
 pub fn documented_verbs() -> String {
     let mut text = String::new();
     let handles = [
-        (<Table<Untyped> as Verbs>::NAME, <Table<Untyped> as Verbs>::CELLS),
-        (<Table<Typed> as Verbs>::NAME, <Table<Typed> as Verbs>::CELLS),
+        (
+            <Table<Untyped> as Verbs>::NAME,
+            <Table<Untyped> as Verbs>::CELLS,
+        ),
+        (
+            <Table<Typed> as Verbs>::NAME,
+            <Table<Typed> as Verbs>::CELLS,
+        ),
         (Group::NAME, Group::CELLS),
-        (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
+        (
+            <IndexedTable<Indexed> as Verbs>::NAME,
+            <IndexedTable<Indexed> as Verbs>::CELLS,
+        ),
         (WithEntries::NAME, WithEntries::CELLS),
-        (<WideTable<Wider> as Verbs>::NAME, <WideTable<Wider> as Verbs>::CELLS),
-        (<LargeTable<Large> as Verbs>::NAME, <LargeTable<Large> as Verbs>::CELLS),
-        (<LargeTable<LargeIndexed> as Verbs>::NAME, <LargeTable<LargeIndexed> as Verbs>::CELLS),
-        (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
-        (<TimeSlices<Untyped> as Verbs>::NAME, <TimeSlices<Untyped> as Verbs>::CELLS),
-        (<SerdeTable<Plain> as Verbs>::NAME, <SerdeTable<Plain> as Verbs>::CELLS),
-        (<ChangeTable<Untyped> as Verbs>::NAME, <ChangeTable<Untyped> as Verbs>::CELLS),
+        (
+            <WideTable<Wider> as Verbs>::NAME,
+            <WideTable<Wider> as Verbs>::CELLS,
+        ),
+        (
+            <LargeTable<Large> as Verbs>::NAME,
+            <LargeTable<Large> as Verbs>::CELLS,
+        ),
+        (
+            <LargeTable<LargeIndexed> as Verbs>::NAME,
+            <LargeTable<LargeIndexed> as Verbs>::CELLS,
+        ),
+        (
+            <SpreadTable<Spread> as Verbs>::NAME,
+            <SpreadTable<Spread> as Verbs>::CELLS,
+        ),
+        (
+            <TimeSlices<Untyped> as Verbs>::NAME,
+            <TimeSlices<Untyped> as Verbs>::CELLS,
+        ),
+        (
+            <SerdeTable<Plain> as Verbs>::NAME,
+            <SerdeTable<Plain> as Verbs>::CELLS,
+        ),
+        (
+            <ChangeTable<Untyped> as Verbs>::NAME,
+            <ChangeTable<Untyped> as Verbs>::CELLS,
+        ),
     ];
     let names = handles.map(|(name, _)| name);
-    text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));
+    text.push_str(&format!(
+        "| verb | {} |\n|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    ));
     for (row, (verb, _)) in handles[0].1.all().into_iter().enumerate() {
         let cells = handles.map(|(_, cells)| match cells.all()[row].1 {
             Cell::Requests(requests) => requests.to_string(),

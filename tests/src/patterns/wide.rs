@@ -29,7 +29,11 @@ fn numbers(count: usize, value: i32) -> Entity {
 }
 
 fn bag(entity: &Entity) -> BTreeMap<String, EdmValue> {
-    entity.properties().iter().map(|p| (p.name().to_owned(), p.value().to_owned())).collect()
+    entity
+        .properties()
+        .iter()
+        .map(|p| (p.name().to_owned(), p.value().to_owned()))
+        .collect()
 }
 
 fn open(table: &TestTable, store: Arc<dyn TableStore>) -> WideEntities {
@@ -38,11 +42,22 @@ fn open(table: &TestTable, store: Arc<dyn TableStore>) -> WideEntities {
 
 fn metered(table: &TestTable) -> (WideEntities, RequestMeter) {
     let meter = RequestMeter::new();
-    (open(table, Arc::new(Metered::new(table.store().clone(), meter.clone()))), meter)
+    (
+        open(
+            table,
+            Arc::new(Metered::new(table.store().clone(), meter.clone())),
+        ),
+        meter,
+    )
 }
 
 async fn rows(table: &TestTable) -> usize {
-    table.store().query_all(table.name(), &Query::new()).await.expect("rows").len()
+    table
+        .store()
+        .query_all(table.name(), &Query::new())
+        .await
+        .expect("rows")
+        .len()
 }
 
 /// A wide entity of a year of numbers is written by one group and read by one range query. Typed tables do not
@@ -62,17 +77,38 @@ pub(crate) async fn one_request_writes_and_one_reads_an_entity(harness: &Harness
     assert_eq!(cost.of_kind(OperationKind::Query), 1);
     assert_eq!(read.key(), &key());
     assert_eq!(bag(&read), bag(&numbers(365, 1)));
-    let error = wide.insert(&numbers(1, 1)).await.expect_err("the row exists");
+    let error = wide
+        .insert(&numbers(1, 1))
+        .await
+        .expect_err("the row exists");
     assert!(error.to_string().contains("('JFK', '2013')"), "{error}");
     assert!(!error.to_string().contains("~~"), "{error}");
     assert!(error.is_already_exists(), "{error}");
     let unsorted = open(&table, Arc::new(UnsortedStore::new(table.store().clone())));
     assert_eq!(
-        bag(&unsorted.get(&key()).await.expect("an answer").expect("an entity")),
+        bag(&unsorted
+            .get(&key())
+            .await
+            .expect("an answer")
+            .expect("an entity")),
         bag(&numbers(365, 1))
     );
-    assert!(unsorted.query().partition(key().partition_key()).all().await.is_err());
-    assert!(wide.query().all().await.expect_err("no partition").to_string().contains("partition"));
+    assert!(
+        unsorted
+            .query()
+            .partition(key().partition_key())
+            .all()
+            .await
+            .is_err()
+    );
+    assert!(
+        wide.query()
+            .all()
+            .await
+            .expect_err("no partition")
+            .to_string()
+            .contains("partition")
+    );
     let typed = Table::<Entity>::new(table.store().clone(), table.name().clone()).expect("a table");
     assert_eq!(typed.query().all().await.expect("rows"), []);
 }
@@ -86,14 +122,28 @@ pub(crate) async fn a_change_of_one_property_writes_its_row(harness: &Harness) {
     let set = wide.set(&read, "P0400", 7).await.expect("a property");
     let cost = meter.since(&before);
     assert_eq!(cost.total(), 1);
-    assert_eq!(cost.sum(|request| request.kind == OperationKind::Transact).entities, 2);
-    let error = wide.set(&read, "P0401", 8).await.expect_err("the entity was changed");
+    assert_eq!(
+        cost.sum(|request| request.kind == OperationKind::Transact)
+            .entities,
+        2
+    );
+    let error = wide
+        .set(&read, "P0401", 8)
+        .await
+        .expect_err("the entity was changed");
     assert!(error.is_precondition_failed(), "{error}");
     wide.set(&set, "P0401", 8).await.expect("a property");
     let mut expected = bag(&numbers(600, 1));
     expected.insert("P0400".to_owned(), 7.into());
     expected.insert("P0401".to_owned(), 8.into());
-    assert_eq!(bag(&wide.get(&key()).await.expect("an answer").expect("an entity")), expected);
+    assert_eq!(
+        bag(&wide
+            .get(&key())
+            .await
+            .expect("an answer")
+            .expect("an entity")),
+        expected
+    );
 
     let (updated, cost) = meter
         .measure(wide.update(&key(), |properties| {
@@ -114,14 +164,23 @@ pub(crate) async fn rows_follow_the_size_of_the_entity(harness: &Harness) {
         assert_eq!(written.expect("an entity").rows(), expected, "{count}");
         assert_eq!(cost.total(), 2, "{count}");
         assert_eq!(rows(&table).await, expected, "{count}");
-        let read = wide.get(&key()).await.expect("an answer").expect("an entity");
+        let read = wide
+            .get(&key())
+            .await
+            .expect("an answer")
+            .expect("an entity");
         assert_eq!(bag(&read), bag(&numbers(count, 3)));
     }
     let (removed, cost) = meter.measure(wide.delete_if_exists(&key())).await;
     assert!(removed.expect("the entity existed"));
     assert_eq!(cost.total(), 2);
     assert_eq!(rows(&table).await, 0);
-    assert!(!wide.delete_if_exists(&key()).await.expect("the table is gone"));
+    assert!(
+        !wide
+            .delete_if_exists(&key())
+            .await
+            .expect("the table is gone")
+    );
 }
 
 /// A wide entity of up to 4 MB is written. A larger entity is refused by an error that names large entities,
@@ -131,21 +190,44 @@ pub(crate) async fn entities_larger_than_a_group_are_refused(harness: &Harness) 
     let wide = open(&table, table.store().clone());
     let big = |texts: usize| {
         let names = (0..texts).map(|n| format!("T{n:03}"));
-        names.fold(Entity::from(key()), |e, name| e.with(&name, "x".repeat(32 * 1024)))
+        names.fold(Entity::from(key()), |e, name| {
+            e.with(&name, "x".repeat(32 * 1024))
+        })
     };
     let written = wide.insert(&big(100)).await.expect("3.2 MB of text");
     assert!(written.rows() > 6, "{}", written.rows());
-    assert_eq!(wide.get(&key()).await.expect("an answer").expect("an entity").properties().len(), 100);
+    assert_eq!(
+        wide.get(&key())
+            .await
+            .expect("an answer")
+            .expect("an entity")
+            .properties()
+            .len(),
+        100
+    );
     let error = wide.upsert(&big(140)).await.expect_err("4.5 MB of text");
     assert!(error.is_limit_exceeded(), "{error}");
     assert!(error.to_string().contains("large entities"), "{error}");
     let many = numbers(100 * 247, 1);
-    let error = wide.upsert(&many).await.expect_err("a hundred rows and a head");
+    let error = wide
+        .upsert(&many)
+        .await
+        .expect_err("a hundred rows and a head");
     assert!(error.is_limit_exceeded(), "{error}");
     assert!(error.to_string().contains("large entities"), "{error}");
-    assert_eq!(wide.get(&key()).await.expect("an answer").expect("an entity").properties().len(), 100);
-    let error =
-        wide.upsert(&Entity::from(key()).with("WideRows", "mine")).await.expect_err("a reserved name");
+    assert_eq!(
+        wide.get(&key())
+            .await
+            .expect("an answer")
+            .expect("an entity")
+            .properties()
+            .len(),
+        100
+    );
+    let error = wide
+        .upsert(&Entity::from(key()).with("WideRows", "mine"))
+        .await
+        .expect_err("a reserved name");
     assert!(error.to_string().contains("WideRows"), "{error}");
 }
 
@@ -167,12 +249,23 @@ pub(crate) async fn readers_never_see_two_writes_mixed(harness: &Harness) {
             }
         });
     }
-    let paged = open(&table, Arc::new(SmallPageStore::new(1, table.store().clone()))).with_attempts(100_000);
+    let paged = open(
+        &table,
+        Arc::new(SmallPageStore::new(1, table.store().clone())),
+    )
+    .with_attempts(100_000);
     let mut reads = 0;
     while !writers.is_empty() {
-        let read = paged.get(&key()).await.expect("an answer").expect("an entity");
-        let values: std::collections::BTreeSet<String> =
-            read.properties().iter().map(|p| format!("{:?}", p.value())).collect();
+        let read = paged
+            .get(&key())
+            .await
+            .expect("an answer")
+            .expect("an entity");
+        let values: std::collections::BTreeSet<String> = read
+            .properties()
+            .iter()
+            .map(|p| format!("{:?}", p.value()))
+            .collect();
         assert_eq!(values.len(), 1, "a torn read: {values:?}");
         assert!([200, 600].contains(&read.properties().len()));
         reads += 1;
@@ -190,11 +283,20 @@ pub(crate) async fn rows_that_do_not_belong_together_are_an_error(harness: &Harn
     wide.insert(&numbers(300, 1)).await.expect("a new entity");
     let last = Key::new("JFK", "~~w_2013~~002").expect("a legal key");
     table
-        .write(table_core::store::Operation::Delete(last, table_core::model::IfMatch::Any))
+        .write(table_core::store::Operation::Delete(
+            last,
+            table_core::model::IfMatch::Any,
+        ))
         .await
         .expect("a row");
-    let error = wide.get(&key()).await.expect_err("a row of the entity is missing");
-    assert!(error.to_string().contains("do not belong together"), "{error}");
+    let error = wide
+        .get(&key())
+        .await
+        .expect_err("a row of the entity is missing");
+    assert!(
+        error.to_string().contains("do not belong together"),
+        "{error}"
+    );
 }
 
 /// Random changes to several entities of one partition agree with a map.
@@ -202,24 +304,31 @@ pub(crate) async fn entities_agree_with_a_map(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let mut rng = fastrand::Rng::with_seed(5);
-    let keys =
-        ["a", "a~", "a~0", "ab", &"long".repeat(128), ""].map(|row| Key::new("p", row).expect("a key"));
+    let keys = ["a", "a~", "a~0", "ab", &"long".repeat(128), ""]
+        .map(|row| Key::new("p", row).expect("a key"));
     let mut model: BTreeMap<Key, BTreeMap<String, EdmValue>> = BTreeMap::new();
     for _ in 0..harness.scale().steps.min(300) {
         let key = &keys[rng.usize(..keys.len())];
         match rng.u8(..4) {
             0 => {
                 let count = rng.usize(..800);
-                let entity =
-                    (0..count).fold(Entity::from(key.clone()), |e, n| e.with(&format!("P{n}"), rng.i32(..)));
+                let entity = (0..count).fold(Entity::from(key.clone()), |e, n| {
+                    e.with(&format!("P{n}"), rng.i32(..))
+                });
                 model.insert(key.clone(), bag(&entity));
                 wide.upsert(&entity).await.expect("an entity");
             }
             1 => {
-                assert_eq!(wide.delete_if_exists(key).await.expect("an answer"), model.remove(key).is_some());
+                assert_eq!(
+                    wide.delete_if_exists(key).await.expect("an answer"),
+                    model.remove(key).is_some()
+                );
             }
             _ => {
-                let (name, value) = (format!("P{}", rng.usize(..900)), "y".repeat(rng.usize(..9000)));
+                let (name, value) = (
+                    format!("P{}", rng.usize(..900)),
+                    "y".repeat(rng.usize(..9000)),
+                );
                 let remove = rng.bool();
                 let changed = wide.update(key, |properties| {
                     if remove {
@@ -232,7 +341,11 @@ pub(crate) async fn entities_agree_with_a_map(harness: &Harness) {
                 let known = model.get_mut(key);
                 assert_eq!(changed.await.is_ok(), known.is_some());
                 if let Some(known) = known {
-                    if remove { drop(known.remove(&name)) } else { drop(known.insert(name, value.into())) }
+                    if remove {
+                        drop(known.remove(&name))
+                    } else {
+                        drop(known.insert(name, value.into()))
+                    }
                 }
             }
         }
@@ -240,10 +353,21 @@ pub(crate) async fn entities_agree_with_a_map(harness: &Harness) {
         assert_eq!(read.map(|read| bag(&read)), model.get(key).cloned());
     }
     for pages in [1, 1000] {
-        let paged = open(&table, Arc::new(SmallPageStore::new(pages, table.store().clone())));
+        let paged = open(
+            &table,
+            Arc::new(SmallPageStore::new(pages, table.store().clone())),
+        );
         let partition = PartitionKey::new("p").expect("a legal key");
-        let all = paged.query().partition(partition).all().await.expect("entities");
-        let found: BTreeMap<_, _> = all.iter().map(|e| (e.value.key().clone(), bag(e))).collect();
+        let all = paged
+            .query()
+            .partition(partition)
+            .all()
+            .await
+            .expect("entities");
+        let found: BTreeMap<_, _> = all
+            .iter()
+            .map(|e| (e.value.key().clone(), bag(e)))
+            .collect();
         assert_eq!(all.len(), model.len());
         assert_eq!(found, model.clone());
     }
@@ -257,14 +381,27 @@ pub(crate) async fn a_crashed_write_takes_effect_or_not(harness: &Harness) {
         for request in 1.. {
             let table = harness.table().await;
             let healthy = open(&table, table.store().clone());
-            healthy.insert(&numbers(600, 1)).await.expect("a new entity");
+            healthy
+                .insert(&numbers(600, 1))
+                .await
+                .expect("a new entity");
             let faults = FaultInjector::new(0);
-            let crashing = open(&table, Arc::new(Faulty::new(table.store().clone(), faults.clone())));
+            let crashing = open(
+                &table,
+                Arc::new(Faulty::new(table.store().clone(), faults.clone())),
+            );
             faults.crash_at(request, point);
             let answer = crashing.upsert(&numbers(300, 2)).await;
-            let found = bag(&healthy.get(&key()).await.expect("an answer").expect("an entity"));
+            let found = bag(&healthy
+                .get(&key())
+                .await
+                .expect("an answer")
+                .expect("an entity"));
             assert!(found == old || found == new, "{point:?} at {request}");
-            assert!(answer.is_err() || found == new, "{point:?} at {request}: an acknowledged write is lost");
+            assert!(
+                answer.is_err() || found == new,
+                "{point:?} at {request}: an acknowledged write is lost"
+            );
             assert_eq!(rows(&table).await, if found == new { 3 } else { 4 });
             if !faults.is_crashed() {
                 break;
@@ -280,14 +417,27 @@ pub(crate) async fn conflicts_name_the_entity(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let first = wide.insert(&numbers(365, 1)).await.expect("a new entity");
-    let second = wide.replace_stored(&first, &numbers(365, 2)).await.expect("the version that was read");
-    let replaced =
-        wide.replace_stored(&first, &numbers(365, 3)).await.expect_err("another writer changed the entity");
+    let second = wide
+        .replace_stored(&first, &numbers(365, 2))
+        .await
+        .expect("the version that was read");
+    let replaced = wide
+        .replace_stored(&first, &numbers(365, 3))
+        .await
+        .expect_err("another writer changed the entity");
     assert!(replaced.is_precondition_failed(), "{replaced}");
-    let deleted = wide.delete_stored(&first).await.expect_err("another writer changed the entity");
+    let deleted = wide
+        .delete_stored(&first)
+        .await
+        .expect_err("another writer changed the entity");
     assert!(deleted.is_precondition_failed(), "{deleted}");
-    wide.delete_stored(&second).await.expect("the version that was read");
-    let gone = wide.replace_stored(&second, &numbers(365, 3)).await.expect_err("the table is gone");
+    wide.delete_stored(&second)
+        .await
+        .expect("the version that was read");
+    let gone = wide
+        .replace_stored(&second, &numbers(365, 3))
+        .await
+        .expect_err("the table is gone");
     assert!(gone.is_entity_not_found(), "{gone}");
     for error in [replaced, deleted, gone] {
         let said = error.to_string();
@@ -302,7 +452,9 @@ pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harne
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     declare_index_of_alarms(table.store(), table.name()).await;
-    wide.insert(&numbers(365, 1)).await.expect("an index of another type");
+    wide.insert(&numbers(365, 1))
+        .await
+        .expect("an index of another type");
     wide.upsert(&numbers(365, 2)).await.expect("the same");
     declare_index_of_any(table.store(), table.name()).await;
     let refused = [
@@ -311,10 +463,16 @@ pub(crate) async fn writes_are_refused_over_an_index_of_any_type(harness: &Harne
         wide.delete_if_exists(&key()).await.map(drop),
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let error = refused.expect_err("an index of any type refuses the append").to_string();
+        let error = refused
+            .expect_err("an index of any type refuses the append")
+            .to_string();
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
-    let left = wide.get(&key()).await.expect("an answer").expect("an entity");
+    let left = wide
+        .get(&key())
+        .await
+        .expect("an answer")
+        .expect("an entity");
     assert_eq!(bag(&left), bag(&numbers(365, 2)));
 }
 
@@ -362,13 +520,24 @@ form! {
 /// A struct of 260 fields is written and read whole.
 pub(crate) async fn structs_are_read_and_written_whole(harness: &Harness) {
     let table = harness.table().await;
-    let forms = WideTable::<Form>::new(table.store().clone(), table.name().clone()).expect("a table");
-    let mut form = Form { f000: Some(1), f259: Some(2), ..Form::empty("Oslo", 7) };
+    let forms =
+        WideTable::<Form>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let mut form = Form {
+        f000: Some(1),
+        f259: Some(2),
+        ..Form::empty("Oslo", 7)
+    };
     let written = forms.insert(&form).await.expect("a new form");
     assert!(written.etag.is_some());
     form.f130 = Some(3);
-    forms.replace_stored(&written, &form).await.expect("no other writer");
-    let error = forms.replace_stored(&written, &form).await.expect_err("the entity was changed");
+    forms
+        .replace_stored(&written, &form)
+        .await
+        .expect("no other writer");
+    let error = forms
+        .replace_stored(&written, &form)
+        .await
+        .expect_err("the entity was changed");
     assert!(error.is_precondition_failed(), "{error}");
     let key = Form::key("Oslo", 7).expect("a legal key");
     let updated = forms.update(&key, |form| {
@@ -377,9 +546,20 @@ pub(crate) async fn structs_are_read_and_written_whole(harness: &Harness) {
     });
     updated.await.expect("an update");
     let read = forms.get(&key).await.expect("an answer").expect("a form");
-    let expected = Form { f000: None, etag: read.etag.clone(), ..form };
+    let expected = Form {
+        f000: None,
+        etag: read.etag.clone(),
+        ..form
+    };
     assert_eq!(read.value, expected);
-    let oslo = forms.query().partition(Form::partition("Oslo").expect("a legal key"));
+    let oslo = forms
+        .query()
+        .partition(Form::partition("Oslo").expect("a legal key"));
     assert_eq!(oslo.count().await.expect("forms"), 1);
-    assert!(forms.delete_if_exists(&key).await.expect("the entity existed"));
+    assert!(
+        forms
+            .delete_if_exists(&key)
+            .await
+            .expect("the entity existed")
+    );
 }

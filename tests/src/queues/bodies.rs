@@ -32,8 +32,14 @@ pub(crate) async fn are_accepted_up_to_the_limit(queue: Queue) {
 
 /// A body with one byte too many is refused, and nothing is sent.
 pub(crate) async fn are_refused_over_the_limit(queue: Queue) {
-    for over in ["x".repeat(MESSAGE_BYTES + 1), "\u{e9}".repeat(MESSAGE_BYTES / 2) + "x"] {
-        let error = queue.send(&over, Duration::ZERO).await.expect_err("it is too long");
+    for over in [
+        "x".repeat(MESSAGE_BYTES + 1),
+        "\u{e9}".repeat(MESSAGE_BYTES / 2) + "x",
+    ] {
+        let error = queue
+            .send(&over, Duration::ZERO)
+            .await
+            .expect_err("it is too long");
         assert!(error.is_limit_exceeded(), "{error}");
         assert!(!error.is_ambiguous(), "{error}");
     }
@@ -47,5 +53,8 @@ async fn assert_comes_through(queue: &Queue, body: &str) {
     let start: String = body.chars().take(20).collect();
     assert_eq!(seen.body, body, "{start:?} became {:.40?}", taken.body);
     assert_eq!(taken.body, body, "{start:?} became {:.40?}", taken.body);
-    queue.delete(&receipt(&taken)).await.expect("the receipt is valid");
+    queue
+        .delete(&receipt(&taken))
+        .await
+        .expect("the receipt is valid");
 }

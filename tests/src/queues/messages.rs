@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{LONG, Queue, SHORT, assert_nothing_is_visible, only, receipt, send, take, wait_for_one};
+use super::{
+    LONG, Queue, SHORT, assert_nothing_is_visible, only, receipt, send, take, wait_for_one,
+};
 
 /// A received message has its body and its receive count. A deleted message is gone.
 pub(crate) async fn are_received_and_deleted(queue: Queue) {
@@ -10,7 +12,10 @@ pub(crate) async fn are_received_and_deleted(queue: Queue) {
     let message = take(&queue).await;
     assert_eq!(message.body.as_str(), "one");
     assert_eq!(message.dequeue_count, 1);
-    queue.delete(&receipt(&message)).await.expect("the receipt is valid");
+    queue
+        .delete(&receipt(&message))
+        .await
+        .expect("the receipt is valid");
     assert_nothing_is_visible(&queue).await;
 }
 
@@ -38,7 +43,10 @@ pub(crate) async fn become_visible_again_with_a_higher_count(queue: Queue) {
 
 /// A delayed message is invisible until its delay ends.
 pub(crate) async fn are_invisible_until_their_delay_ends(queue: Queue) {
-    queue.send("much later", LONG).await.expect("a legal message");
+    queue
+        .send("much later", LONG)
+        .await
+        .expect("a legal message");
     assert_nothing_is_visible(&queue).await;
     queue.send("later", SHORT).await.expect("a legal message");
     assert_eq!(wait_for_one(&queue).await.body, "later");
@@ -52,7 +60,10 @@ pub(crate) async fn keep_their_id(queue: Queue) {
     let sent = send(&queue, "same").await;
     let seen = only(queue.peek(9).await.expect("messages"));
     let taken = take(&queue).await;
-    let renewed = queue.renew(&receipt(&taken), LONG).await.expect("the receipt is valid");
+    let renewed = queue
+        .renew(&receipt(&taken), LONG)
+        .await
+        .expect("the receipt is valid");
     assert_eq!([&seen.id, &taken.id, renewed.id()], [sent.id(); 3]);
     assert_eq!(seen.inserted, taken.inserted);
     assert_ne!(send(&queue, "same").await.id(), sent.id());
@@ -85,14 +96,20 @@ pub(crate) async fn a_receive_returns_at_most_the_requested_number(queue: Queue)
 pub(crate) async fn a_receive_can_ask_for_many_messages(queue: Queue) {
     send(&queue, "one").await;
     assert_eq!(only(queue.peek(1000).await.expect("messages")).body, "one");
-    assert_eq!(only(queue.receive(1000, LONG).await.expect("messages")).body, "one");
+    assert_eq!(
+        only(queue.receive(1000, LONG).await.expect("messages")).body,
+        "one"
+    );
 }
 
 /// A renewal with a timeout of zero makes the message visible; its next receive counts once more.
 pub(crate) async fn a_renewal_to_zero_makes_a_message_visible(queue: Queue) {
     send(&queue, "it's <&>").await;
     let taken = take(&queue).await;
-    queue.renew(&receipt(&taken), Duration::ZERO).await.expect("the receipt is valid");
+    queue
+        .renew(&receipt(&taken), Duration::ZERO)
+        .await
+        .expect("the receipt is valid");
     let again = wait_for_one(&queue).await;
     assert_eq!(&again.id, &taken.id);
     assert_eq!(again.body.as_str(), "it's <&>");

@@ -34,7 +34,10 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// Sends a message that is visible at once.
 async fn send(queue: &Queue, body: &str) -> Receipt {
-    queue.send(body, Duration::ZERO).await.expect("a legal message")
+    queue
+        .send(body, Duration::ZERO)
+        .await
+        .expect("a legal message")
 }
 
 /// Receives the only visible message with a long visibility timeout.
@@ -59,9 +62,15 @@ async fn assert_nothing_is_visible(queue: &Queue) {
 
 /// Asserts that the receipt neither deletes nor renews.
 async fn assert_void(queue: &Queue, receipt: &Receipt) {
-    let error = queue.renew(receipt, LONG).await.expect_err("an invalid receipt renews no message");
+    let error = queue
+        .renew(receipt, LONG)
+        .await
+        .expect_err("an invalid receipt renews no message");
     assert!(error.is_precondition_failed(), "{error}");
-    let error = queue.delete(receipt).await.expect_err("an invalid receipt deletes no message");
+    let error = queue
+        .delete(receipt)
+        .await
+        .expect_err("an invalid receipt deletes no message");
     assert!(error.is_precondition_failed(), "{error}");
 }
 
@@ -72,5 +81,8 @@ fn only(mut messages: Vec<Message>) -> Message {
 }
 
 fn receipt(message: &Message) -> Receipt {
-    message.receipt.clone().expect("a received message has a receipt")
+    message
+        .receipt
+        .clone()
+        .expect("a received message has a receipt")
 }

@@ -44,10 +44,25 @@ pub(crate) async fn receipts_are_invalid_after_use(queue: Queue) {
     send(&queue, "bad").await;
     let bad = poison_one(&queue).await;
     queue.requeue(&bad).await.expect("the receipt is valid");
-    assert!(queue.requeue(&bad).await.unwrap_err().is_precondition_failed());
-    assert!(queue.delete(&receipt(&bad)).await.unwrap_err().is_precondition_failed());
+    assert!(
+        queue
+            .requeue(&bad)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
+    assert!(
+        queue
+            .delete(&receipt(&bad))
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
     let again = wait_for_one(&queue).await;
-    queue.delete(&receipt(&again)).await.expect("the lease holds");
+    queue
+        .delete(&receipt(&again))
+        .await
+        .expect("the lease holds");
     assert_nothing_is_visible(&queue).await;
 }
 
@@ -55,8 +70,17 @@ pub(crate) async fn receipts_are_invalid_after_use(queue: Queue) {
 pub(crate) async fn a_deleted_poison_message_is_gone(queue: Queue) {
     send(&queue, "bad").await;
     let bad = poison_one(&queue).await;
-    queue.delete(&receipt(&bad)).await.expect("the receipt is valid");
-    assert!(queue.requeue(&bad).await.unwrap_err().is_precondition_failed());
+    queue
+        .delete(&receipt(&bad))
+        .await
+        .expect("the receipt is valid");
+    assert!(
+        queue
+            .requeue(&bad)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
     assert_eq!(queue.poison(9).await.expect("messages"), []);
 }
 
@@ -67,7 +91,10 @@ pub(crate) async fn a_received_message_is_not_poison(queue: Queue) {
     let taken = super::take(&queue).await;
     assert_eq!(queue.poison(9).await.expect("messages"), []);
     assert!(queue.requeue(&taken).await.is_err());
-    queue.delete(&receipt(&taken)).await.expect("the lease holds");
+    queue
+        .delete(&receipt(&taken))
+        .await
+        .expect("the lease holds");
 }
 
 /// Receives the only message and gives it back until it is set aside.
@@ -75,7 +102,10 @@ async fn poison_one(queue: &Queue) -> Message {
     for count in 1..=MAX_DEQUEUES {
         let message = wait_for_one(queue).await;
         assert_eq!(message.dequeue_count, count);
-        queue.renew(&receipt(&message), Duration::ZERO).await.expect("the receipt is valid");
+        queue
+            .renew(&receipt(&message), Duration::ZERO)
+            .await
+            .expect("the receipt is valid");
     }
     loop {
         assert_eq!(queue.receive(1, LONG).await.expect("messages"), []);

@@ -3,12 +3,16 @@
 use futures_util::future::join_all;
 
 use super::{
-    LONG, Queue, SHORT, assert_nothing_is_visible, assert_void, only, receipt, send, take, wait_for_one,
+    LONG, Queue, SHORT, assert_nothing_is_visible, assert_void, only, receipt, send, take,
+    wait_for_one,
 };
 
 /// The receipt of a send deletes the message, also during its delay.
 pub(crate) async fn the_receipt_of_a_send_deletes_the_message(queue: Queue) {
-    queue.delete(&send(&queue, "one").await).await.expect("the receipt is valid");
+    queue
+        .delete(&send(&queue, "one").await)
+        .await
+        .expect("the receipt is valid");
     let delayed = queue.send("later", LONG).await.expect("a legal message");
     queue.delete(&delayed).await.expect("the receipt is valid");
     assert_void(&queue, &delayed).await;
@@ -20,7 +24,10 @@ pub(crate) async fn the_receipt_of_a_send_is_invalid_after_a_receive(queue: Queu
     let sent = send(&queue, "one").await;
     let taken = take(&queue).await;
     assert_void(&queue, &sent).await;
-    queue.delete(&receipt(&taken)).await.expect("the receipt is valid");
+    queue
+        .delete(&receipt(&taken))
+        .await
+        .expect("the receipt is valid");
 }
 
 /// A receipt is invalid after another worker received the message: it neither deletes nor renews.
@@ -29,7 +36,10 @@ pub(crate) async fn are_invalid_after_another_receive(queue: Queue) {
     let slow = only(queue.receive(1, SHORT).await.expect("messages"));
     let quick = wait_for_one(&queue).await;
     assert_void(&queue, &receipt(&slow)).await;
-    queue.delete(&receipt(&quick)).await.expect("the receipt is valid");
+    queue
+        .delete(&receipt(&quick))
+        .await
+        .expect("the receipt is valid");
 }
 
 /// A renewal returns a new receipt and invalidates the old one.
@@ -54,10 +64,16 @@ pub(crate) async fn are_invalid_after_a_deletion(queue: Queue) {
 pub(crate) async fn a_renewal_extends_the_visibility_timeout(queue: Queue) {
     send(&queue, "one").await;
     let first = only(queue.receive(1, SHORT).await.expect("messages"));
-    let renewed = queue.renew(&receipt(&first), LONG).await.expect("no other worker received the message");
+    let renewed = queue
+        .renew(&receipt(&first), LONG)
+        .await
+        .expect("no other worker received the message");
     tokio::time::sleep(2 * SHORT).await;
     assert_nothing_is_visible(&queue).await;
-    queue.renew(&renewed, SHORT).await.expect("the receipt is valid");
+    queue
+        .renew(&renewed, SHORT)
+        .await
+        .expect("the receipt is valid");
     assert_eq!(wait_for_one(&queue).await.dequeue_count, 2);
 }
 

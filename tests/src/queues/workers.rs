@@ -26,7 +26,10 @@ pub(crate) async fn do_not_receive_messages_of_other_workers(queue: Queue) {
     assert_each_once(&held);
     for message in &held {
         assert_eq!(message.dequeue_count, 1);
-        queue.delete(&receipt(message)).await.expect("the lease still holds");
+        queue
+            .delete(&receipt(message))
+            .await
+            .expect("the lease still holds");
     }
 }
 
@@ -36,7 +39,10 @@ pub(crate) async fn keep_messages_that_they_renew(queue: Queue) {
     let mut lease = receipt(&super::take(&queue).await);
     let others = tokio::spawn(look_for_work(Arc::clone(&queue)));
     for _ in 0..10 {
-        lease = queue.renew(&lease, LONG).await.expect("no other worker received the message");
+        lease = queue
+            .renew(&lease, LONG)
+            .await
+            .expect("no other worker received the message");
     }
     assert_eq!(others.await.expect("a worker"), []);
     queue.delete(&lease).await.expect("the lease still holds");
@@ -74,7 +80,10 @@ async fn work_alone(queue: Queue, deletes: bool) -> Vec<Message> {
         }
         for message in &messages {
             if deletes {
-                queue.delete(&receipt(message)).await.expect("the lease still holds");
+                queue
+                    .delete(&receipt(message))
+                    .await
+                    .expect("the lease still holds");
             }
         }
         received.extend(messages);
@@ -82,7 +91,10 @@ async fn work_alone(queue: Queue, deletes: bool) -> Vec<Message> {
 }
 
 fn assert_each_once(messages: &[Message]) {
-    let bodies: BTreeSet<_> = messages.iter().map(|message| message.body.as_str()).collect();
+    let bodies: BTreeSet<_> = messages
+        .iter()
+        .map(|message| message.body.as_str())
+        .collect();
     assert_eq!(messages.len(), MESSAGES);
     assert_eq!(bodies.len(), MESSAGES);
 }

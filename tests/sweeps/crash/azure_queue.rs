@@ -30,8 +30,13 @@ struct CrashingQueue {
 
 impl CrashingQueue {
     fn alive(&self) -> Result<&dyn WorkQueue> {
-        let dead = || Error::invalid_request("the process is dead").with_outcome(Outcome::Ambiguous);
-        if self.faults.is_crashed() { Err(dead()) } else { Ok(&*self.queue) }
+        let dead =
+            || Error::invalid_request("the process is dead").with_outcome(Outcome::Ambiguous);
+        if self.faults.is_crashed() {
+            Err(dead())
+        } else {
+            Ok(&*self.queue)
+        }
     }
 }
 
@@ -71,7 +76,11 @@ fn options() -> Result<IndexOptions> {
     let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
     // The write sends the only requests, and its first request follows the ticket.
     options.cache = Duration::from_secs(300);
-    options.timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO)?;
+    options.timing = Timing::new(
+        Duration::from_secs(4),
+        Duration::from_secs(1),
+        Duration::ZERO,
+    )?;
     Ok(options)
 }
 
@@ -90,8 +99,11 @@ async fn work(process: &Process) -> Result<usize> {
 /// Returns whether the insert reached the crash.
 async fn crash_and_recover(number: usize, request: u64, point: CrashPoint) -> Result<bool> {
     let case = format!("dead at request {request}, {point:?}");
-    let text = spawn_blocking(|| Azurite::shared().connection_string()).await.expect("the emulator runs");
-    let healthy: Arc<dyn TableStore> = Arc::new(AzureTableStore::from_connection_string(&text, None)?);
+    let text = spawn_blocking(|| Azurite::shared().connection_string())
+        .await
+        .expect("the emulator runs");
+    let healthy: Arc<dyn TableStore> =
+        Arc::new(AzureTableStore::from_connection_string(&text, None)?);
     let queue = AzureWorkQueue::from_connection_string(&text, &Uuid::new_v4().to_string(), None)?;
     queue.create_if_missing().await?;
     let queue: Arc<dyn WorkQueue> = Arc::new(queue);
@@ -100,7 +112,10 @@ async fn crash_and_recover(number: usize, request: u64, point: CrashPoint) -> Re
 
     let faults = FaultInjector::new(0);
     let faulty = Arc::new(Faulty::new(healthy.clone(), faults.clone()));
-    let crashing = Arc::new(CrashingQueue { queue: queue.clone(), faults: faults.clone() });
+    let crashing = Arc::new(CrashingQueue {
+        queue: queue.clone(),
+        faults: faults.clone(),
+    });
     let crashing = Process::start_on(faulty, crashing, names, Knows::Three, options()?).await?;
     crashing.people.insert(person("1", "ken", "oslo")?).await?;
     faults.crash_at(request, point);
@@ -117,10 +132,16 @@ async fn crash_and_recover(number: usize, request: u64, point: CrashPoint) -> Re
     let swept = second.sweep().await?;
     assert_eq!(swept.applied, 0, "{case}: the workers left unfinished work");
     assert_eq!(swept.left, 0, "{case}: the workers left unfinished work");
-    assert_eq!(swept.released, 0, "{case}: the workers left unfinished work");
+    assert_eq!(
+        swept.released, 0,
+        "{case}: the workers left unfinished work"
+    );
     assert_in_step(&second, None, &case).await?;
     let written = second.entities().await?.len() == 2;
-    assert!(written || answer.is_err(), "{case}: an acknowledged write is lost");
+    assert!(
+        written || answer.is_err(),
+        "{case}: an acknowledged write is lost"
+    );
     second.people.upsert(person("3", "kay", "rome")?).await?;
     Ok(true)
 }
@@ -128,7 +149,9 @@ async fn crash_and_recover(number: usize, request: u64, point: CrashPoint) -> Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashes_are_recovered_by_tickets_in_azure_queue_storage() -> Result<()> {
     let deaths = (1..=8).flat_map(|request| CrashPoint::ALL.map(|point| (request, point)));
-    let worlds = deaths.enumerate().map(|(n, (request, point))| crash_and_recover(n, request, point));
+    let worlds = deaths
+        .enumerate()
+        .map(|(n, (request, point))| crash_and_recover(n, request, point));
     let crashed = try_join_all(worlds).await?;
     let crashes = crashed.iter().filter(|crashed| **crashed).count();
     assert!(crashes >= 10, "only {crashes} crashes");

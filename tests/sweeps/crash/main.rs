@@ -32,19 +32,28 @@ use crate::transactions::{faults_at_drawn_requests, faults_at_every_request, fau
 
 async fn on_disk(directory: &TempDir) -> Result<Arc<RealTimeStore>> {
     let builder = EmbeddedStore::builder(directory.path().join("store"));
-    Ok(RealTimeStore::around(builder.durability(Durability::Relaxed).open().await?))
+    Ok(RealTimeStore::around(
+        builder.durability(Durability::Relaxed).open().await?,
+    ))
 }
 
 /// The emulator, in tests with virtual time.
 fn emulated() -> Result<Arc<RealTimeStore>> {
     let text = Azurite::shared().connection_string();
-    Ok(RealTimeStore::around(AzureTableStore::from_connection_string(&text, None)?))
+    Ok(RealTimeStore::around(
+        AzureTableStore::from_connection_string(&text, None)?,
+    ))
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
-    let crashes =
-        crash_everywhere(&PATHS, &InjectedFault::CRASHES, Recover::ByWorkers, in_new_memory).await?;
+    let crashes = crash_everywhere(
+        &PATHS,
+        &InjectedFault::CRASHES,
+        Recover::ByWorkers,
+        in_new_memory,
+    )
+    .await?;
     eprintln!("{crashes} crashes, recovered by workers");
     assert!(crashes > 300, "only {crashes} crashes");
     Ok(())
@@ -52,7 +61,13 @@ async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_a_sweep() -> Result<()> {
-    let crashes = crash_everywhere(&PATHS, &InjectedFault::CRASHES, Recover::BySweep, in_new_memory).await?;
+    let crashes = crash_everywhere(
+        &PATHS,
+        &InjectedFault::CRASHES,
+        Recover::BySweep,
+        in_new_memory,
+    )
+    .await?;
     eprintln!("{crashes} crashes, recovered by a sweep");
     assert!(crashes > 300, "only {crashes} crashes");
     Ok(())
@@ -75,13 +90,27 @@ async fn crashes_and_losses_under_retries_in_memory() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    crash_sometimes(&PATHS, &InjectedFault::CRASHES, on_disk(&directory).await?, 7, 4).await
+    crash_sometimes(
+        &PATHS,
+        &InjectedFault::CRASHES,
+        on_disk(&directory).await?,
+        7,
+        4,
+    )
+    .await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_and_losses_under_retries_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    crash_sometimes(&PATHS, &InjectedFault::UNDER_RETRIES, on_disk(&directory).await?, 3, 4).await
+    crash_sometimes(
+        &PATHS,
+        &InjectedFault::UNDER_RETRIES,
+        on_disk(&directory).await?,
+        3,
+        4,
+    )
+    .await
 }
 
 #[tokio::test(start_paused = true)]

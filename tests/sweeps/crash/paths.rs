@@ -43,18 +43,48 @@ const WRITE: Path = Path {
 };
 
 pub(crate) const PATHS: [Path; 18] = [
-    Path { name: "open", act: open, again: open_again, ..WRITE },
-    Path { name: "insert", act: insert, visible: |all| has(all, "3", "kay"), ..WRITE },
-    Path { name: "update", act: update, visible: |all| has(all, "1", "kai"), ..WRITE },
-    Path { name: "delete", act: delete, visible: |all| !has(all, "1", "ken"), ..WRITE },
-    Path { name: "group", act: group, visible: |all| has(all, "1", "kai") && has(all, "3", "kay"), ..WRITE },
+    Path {
+        name: "open",
+        act: open,
+        again: open_again,
+        ..WRITE
+    },
+    Path {
+        name: "insert",
+        act: insert,
+        visible: |all| has(all, "3", "kay"),
+        ..WRITE
+    },
+    Path {
+        name: "update",
+        act: update,
+        visible: |all| has(all, "1", "kai"),
+        ..WRITE
+    },
+    Path {
+        name: "delete",
+        act: delete,
+        visible: |all| !has(all, "1", "ken"),
+        ..WRITE
+    },
+    Path {
+        name: "group",
+        act: group,
+        visible: |all| has(all, "1", "kai") && has(all, "3", "kay"),
+        ..WRITE
+    },
     Path {
         name: "bulk insert of several groups",
         act: insert_all,
         visible: |all| MANY.iter().all(|(_, id, name, _)| has(all, id, name)),
         ..WRITE
     },
-    Path { name: "taken", act: taken, visible: |all| !has(all, "3", "kim"), ..WRITE },
+    Path {
+        name: "taken",
+        act: taken,
+        visible: |all| !has(all, "3", "kim"),
+        ..WRITE
+    },
     Path {
         name: "recovery of a committed write",
         acknowledge: Acknowledge::Committed,
@@ -63,7 +93,12 @@ pub(crate) const PATHS: [Path; 18] = [
         visible: |all| has(all, "1", "kai"),
         ..WRITE
     },
-    Path { name: "recovery of a reservation", before: half_an_update, act: recover, ..WRITE },
+    Path {
+        name: "recovery of a reservation",
+        before: half_an_update,
+        act: recover,
+        ..WRITE
+    },
     Path {
         name: "sweep of a committed write",
         acknowledge: Acknowledge::Committed,
@@ -72,9 +107,26 @@ pub(crate) const PATHS: [Path; 18] = [
         visible: |all| has(all, "1", "kai"),
         ..WRITE
     },
-    Path { name: "sweep of a reservation", before: half_an_update, act: sweep, ..WRITE },
-    Path { name: "build", knows: Knows::Late, act: build, again: build, ..WRITE },
-    Path { name: "build of a unique index", knows: Knows::LateUnique, act: build, again: build, ..WRITE },
+    Path {
+        name: "sweep of a reservation",
+        before: half_an_update,
+        act: sweep,
+        ..WRITE
+    },
+    Path {
+        name: "build",
+        knows: Knows::Late,
+        act: build,
+        again: build,
+        ..WRITE
+    },
+    Path {
+        name: "build of a unique index",
+        knows: Knows::LateUnique,
+        act: build,
+        again: build,
+        ..WRITE
+    },
     Path {
         name: "drop",
         knows: Knows::Late,
@@ -93,13 +145,33 @@ pub(crate) const PATHS: [Path; 18] = [
         dropped: Some("late"),
         ..WRITE
     },
-    Path { name: "rebuild", knows: Knows::Late, before: build, act: rebuild, again: rebuild, ..WRITE },
-    Path { name: "scrub", before: damage, act: scrub, again: scrub, ..WRITE },
-    Path { name: "scrub by pages", before: damage, act: scrub_pages, again: scrub_pages, ..WRITE },
+    Path {
+        name: "rebuild",
+        knows: Knows::Late,
+        before: build,
+        act: rebuild,
+        again: rebuild,
+        ..WRITE
+    },
+    Path {
+        name: "scrub",
+        before: damage,
+        act: scrub,
+        again: scrub,
+        ..WRITE
+    },
+    Path {
+        name: "scrub by pages",
+        before: damage,
+        act: scrub_pages,
+        again: scrub_pages,
+        ..WRITE
+    },
 ];
 
 fn has(all: &[Entity], id: &str, name: &str) -> bool {
-    all.iter().any(|e| e.key().row() == id && text(e, "Name") == Some(name))
+    all.iter()
+        .any(|e| e.key().row() == id && text(e, "Name") == Some(name))
 }
 
 fn nothing<'a>(_: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
@@ -126,15 +198,33 @@ fn open_again<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, R
 }
 
 fn insert<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async { process.people.insert(person("3", "kay", "oslo")?).await.map(drop) })
+    Box::pin(async {
+        process
+            .people
+            .insert(person("3", "kay", "oslo")?)
+            .await
+            .map(drop)
+    })
 }
 
 fn update<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async { process.people.upsert(person("1", "kai", "rome")?).await.map(drop) })
+    Box::pin(async {
+        process
+            .people
+            .upsert(person("1", "kai", "rome")?)
+            .await
+            .map(drop)
+    })
 }
 
 fn delete<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async { process.people.modify(&Key::new("p", "1")?, |_| Ok(None)).await.map(drop) })
+    Box::pin(async {
+        process
+            .people
+            .modify(&Key::new("p", "1")?, |_| Ok(None))
+            .await
+            .map(drop)
+    })
 }
 
 fn group<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
@@ -172,8 +262,10 @@ fn insert_all<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, R
 
 fn taken<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
-        let changes =
-            [Change::insert(person("3", "kay", "oslo")?), Change::insert(person("4", "kim", "oslo")?)];
+        let changes = [
+            Change::insert(person("3", "kay", "oslo")?),
+            Change::insert(person("4", "kim", "oslo")?),
+        ];
         match process.people.write(&changes).await {
             Err(error) if error.is_unique_violation() => Ok(()),
             other => other.map(drop),
@@ -182,7 +274,10 @@ fn taken<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result
 }
 
 /// The process crashes between the reservation and the commit.
-fn half_an_update<'a>(process: &'a Process, faults: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+fn half_an_update<'a>(
+    process: &'a Process,
+    faults: &'a FaultInjector,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
         // The read, the ticket, the reservation.
         faults.crash_at(3, CrashPoint::After);
@@ -230,13 +325,29 @@ fn damage<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Resul
         let table = process.city_table();
         let lost = Key::new("oslo", "1")?;
         let row = process.store.get_existing(&table, &lost).await?;
-        process.store.write(&table, Operation::Delete(lost, IfMatch::Any)).await?;
-        process.store.write(&table, Operation::Insert(row.with_key(Key::new("rome", "1")?))).await.map(drop)
+        process
+            .store
+            .write(&table, Operation::Delete(lost, IfMatch::Any))
+            .await?;
+        process
+            .store
+            .write(
+                &table,
+                Operation::Insert(row.with_key(Key::new("rome", "1")?)),
+            )
+            .await
+            .map(drop)
     })
 }
 
 fn scrub<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async { process.people.scrub("city", ScrubMode::Repair).await.map(drop) })
+    Box::pin(async {
+        process
+            .people
+            .scrub("city", ScrubMode::Repair)
+            .await
+            .map(drop)
+    })
 }
 
 /// Stores the cursor in a row and continues from it.
@@ -250,10 +361,18 @@ fn scrub_pages<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, 
         };
         while let Some(from) = cursor {
             let mut report = ScrubReport::default();
-            cursor = process.people.scrub_page("city", ScrubMode::Repair, from, &mut report).await?;
-            let kept = cursor.as_ref().map_or_else(|| "done".to_owned(), ToString::to_string);
+            cursor = process
+                .people
+                .scrub_page("city", ScrubMode::Repair, from, &mut report)
+                .await?;
+            let kept = cursor
+                .as_ref()
+                .map_or_else(|| "done".to_owned(), ToString::to_string);
             let row = Entity::from(at.clone()).with("Cursor", kept);
-            process.store.write(&table, Operation::InsertOrReplace(row)).await?;
+            process
+                .store
+                .write(&table, Operation::InsertOrReplace(row))
+                .await?;
         }
         Ok(())
     })

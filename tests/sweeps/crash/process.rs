@@ -40,7 +40,10 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(number: usize) -> Self {
-        Self { number, clock: TokioClock::starting_at(Ticks::now()) }
+        Self {
+            number,
+            clock: TokioClock::starting_at(Ticks::now()),
+        }
     }
 
     pub(crate) const fn clock(self) -> TokioClock {
@@ -69,8 +72,9 @@ impl Process {
         let mut queue_options = QueueOptions::default();
         queue_options.clock = Arc::new(names.clock);
         let work = names.table("Work");
-        let queue =
-            Arc::new(TableQueue::open_with(store.clone(), work.as_str(), "journal", queue_options).await?);
+        let queue = Arc::new(
+            TableQueue::open_with(store.clone(), work.as_str(), "journal", queue_options).await?,
+        );
         let mut options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
         options.acknowledge = acknowledge;
         Self::start_on(store, queue, names, knows, options).await
@@ -86,13 +90,24 @@ impl Process {
     ) -> Result<Self> {
         options.queue = Some(queue.clone());
         let (table, indexes) = (names.table("People"), indexes(names, knows));
-        let people = IndexedEntities::open(store.clone(), table, indexes.clone(), options.clone()).await?;
-        Ok(Self { store, people, queue, indexes, options, names })
+        let people =
+            IndexedEntities::open(store.clone(), table, indexes.clone(), options.clone()).await?;
+        Ok(Self {
+            store,
+            people,
+            queue,
+            indexes,
+            options,
+            names,
+        })
     }
 
     /// Opens another table, with an index from the beginning.
     pub(crate) async fn open_another(&self) -> Result<IndexedEntities> {
-        let (table, entries) = (self.names.table("Another"), self.names.table("AnotherCities"));
+        let (table, entries) = (
+            self.names.table("Another"),
+            self.names.table("AnotherCities"),
+        );
         self.store.create_table_if_missing(&table).await?;
         self.store.create_table_if_missing(&entries).await?;
         let index = by_city("another", entries);
@@ -125,12 +140,18 @@ impl Process {
     }
 
     pub(crate) async fn sweep(&self) -> Result<SweepReport> {
-        self.people.journal().sweep(&self.unique_tables(), Duration::ZERO).await
+        self.people
+            .journal()
+            .sweep(&self.unique_tables(), Duration::ZERO)
+            .await
     }
 
     /// Returns every entity, without entries and system rows.
     pub(crate) async fn entities(&self) -> Result<Vec<Entity>> {
-        let rows = self.store.query_all(self.people.table(), &Default::default()).await?;
+        let rows = self
+            .store
+            .query_all(self.people.table(), &Default::default())
+            .await?;
         Ok(rows
             .into_iter()
             .filter(|row| !row.key().is_system() && text(row, "IndexName").is_none())
@@ -150,11 +171,20 @@ pub(crate) fn person(id: &str, name: &str, city: &str) -> Result<Entity> {
 }
 
 fn indexes(names: Names, knows: Knows) -> Vec<Index> {
-    let email = Index::new("email", Placement::OtherTable(names.table("Emails")), "1", |e| {
-        text(e, "Name").map(|name| Key::new(format!("{name}@x"), "")).transpose()
-    });
+    let email = Index::new(
+        "email",
+        Placement::OtherTable(names.table("Emails")),
+        "1",
+        |e| {
+            text(e, "Name")
+                .map(|name| Key::new(format!("{name}@x"), ""))
+                .transpose()
+        },
+    );
     let nick = Index::new("nick", Placement::SamePartition, "1", |e| {
-        text(e, "Name").map(|name| Key::new(e.key().partition(), format!("nick_{name}"))).transpose()
+        text(e, "Name")
+            .map(|name| Key::new(e.key().partition(), format!("nick_{name}")))
+            .transpose()
     });
     let mut indexes = vec![
         email.unique_within_table(),
@@ -164,14 +194,18 @@ fn indexes(names: Names, knows: Knows) -> Vec<Index> {
     match knows {
         Knows::Three => {}
         Knows::Late => indexes.push(by_city("late", names.table("Late"))),
-        Knows::LateUnique => indexes.push(by_name("late", names.table("Late")).unique_within_table()),
+        Knows::LateUnique => {
+            indexes.push(by_name("late", names.table("Late")).unique_within_table())
+        }
     }
     indexes
 }
 
 fn by_city(name: &str, table: TableName) -> Index {
     Index::new(name, Placement::OtherTable(table), "1", |e| {
-        text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
+        text(e, "City")
+            .map(|city| Key::new(city, e.key().row()))
+            .transpose()
     })
 }
 

@@ -33,7 +33,10 @@ pub(crate) enum InjectedFault {
 }
 
 impl InjectedFault {
-    pub(crate) const CRASHES: [Self; 2] = [Self::Crash(CrashPoint::Before), Self::Crash(CrashPoint::After)];
+    pub(crate) const CRASHES: [Self; 2] = [
+        Self::Crash(CrashPoint::Before),
+        Self::Crash(CrashPoint::After),
+    ];
     pub(crate) const UNDER_RETRIES: [Self; 4] = [
         Self::CrashUnderRetries(CrashPoint::Before),
         Self::CrashUnderRetries(CrashPoint::After),
@@ -57,7 +60,9 @@ impl InjectedFault {
             return Arc::new(faulty);
         }
         let delays = (Duration::from_millis(2), Duration::from_millis(10));
-        let policy = RetryPolicy::default().with_write_ids().with_delays(delays.0, delays.1);
+        let policy = RetryPolicy::default()
+            .with_write_ids()
+            .with_delays(delays.0, delays.1);
         Arc::new(Retrying::new(faulty, policy))
     }
 }
@@ -95,23 +100,45 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
     // The tables of several runs are in one store.
     let (mut rng, mut world) = (fastrand::Rng::with_seed(seed), 10_000 * seed as usize);
     let mut met = BTreeSet::new();
-    for (round, (n, path)) in (0..times).flat_map(|round| paths.iter().enumerate().map(move |p| (round, p))) {
+    for (round, (n, path)) in
+        (0..times).flat_map(|round| paths.iter().enumerate().map(move |p| (round, p)))
+    {
         let fault = faults[(n + round) % faults.len()];
         let recover = [Recover::ByWorkers, Recover::BySweep][(n / faults.len() + round) % 2];
         let mut request = rng.u64(1..=15);
         loop {
             world += 1;
-            if crash(path, request, fault, recover, store.clone(), Names::new(world)).await? {
+            if crash(
+                path,
+                request,
+                fault,
+                recover,
+                store.clone(),
+                Names::new(world),
+            )
+            .await?
+            {
                 break;
             }
             // The path has fewer requests.
             request /= 2;
             assert!(request > 0, "{} sends no request", path.name);
         }
-        eprintln!("{}: {fault:?} at request {request}, recovery {recover:?}", path.name);
-        met.extend([path.name.to_owned(), format!("{fault:?}"), format!("{recover:?}")]);
+        eprintln!(
+            "{}: {fault:?} at request {request}, recovery {recover:?}",
+            path.name
+        );
+        met.extend([
+            path.name.to_owned(),
+            format!("{fault:?}"),
+            format!("{recover:?}"),
+        ]);
     }
-    assert_eq!(met.len(), paths.len() + faults.len() + 2, "only {met:?} occurred");
+    assert_eq!(
+        met.len(),
+        paths.len() + faults.len() + 2,
+        "only {met:?} occurred"
+    );
     Ok(())
 }
 
@@ -124,7 +151,10 @@ async fn crash<S: TableStore>(
     store: Arc<S>,
     names: Names,
 ) -> Result<bool> {
-    let case = format!("{}, {fault:?} at request {request}, recovery {recover:?}", path.name);
+    let case = format!(
+        "{}, {fault:?} at request {request}, recovery {recover:?}",
+        path.name
+    );
     let store: Arc<dyn TableStore> = store;
     // Either all processes of a table have write ids, or none has.
     let healthy = fault.stack(store.clone(), &FaultInjector::new(0));
@@ -134,7 +164,13 @@ async fn crash<S: TableStore>(
         first.people.insert(person(id, name, city)?).await?;
     }
     let faults = FaultInjector::new(0);
-    let crashing = Process::start(fault.stack(store, &faults), names, path.knows, path.acknowledge).await?;
+    let crashing = Process::start(
+        fault.stack(store, &faults),
+        names,
+        path.knows,
+        path.acknowledge,
+    )
+    .await?;
     (path.before)(&crashing, &faults).await?;
     let before = faults.injected().len();
     fault.inject(&faults, request);
@@ -154,6 +190,9 @@ async fn crash<S: TableStore>(
     second.sweep().await?;
     assert_in_step(&second, path.dropped, &case).await?;
     let seen = (path.visible)(&second.entities().await?);
-    assert!(seen || answer.is_err(), "{case}: an acknowledged write is lost");
+    assert!(
+        seen || answer.is_err(),
+        "{case}: an acknowledged write is lost"
+    );
     Ok(struck)
 }

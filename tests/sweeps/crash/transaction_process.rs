@@ -12,7 +12,9 @@ use table_core::model::{Entity, Properties, TableName};
 use table_core::query::{Filter, Query};
 use table_core::queue::WorkQueue;
 use table_core::store::{ErrorKind, Operation, Result, TableStore, TableStoreExt};
-use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Resources, StepHandler, StepId};
+use table_patterns::eventual::{
+    Coordinator, EventualTransaction, Place, Resources, StepHandler, StepId,
+};
 use table_patterns::journal::Timing;
 use table_patterns::queue::{QueueOptions, TableQueue};
 use tokio::time::sleep;
@@ -34,7 +36,10 @@ impl StepHandler for WritingHandler {
             return Err(ErrorKind::Service("the handler is ill".to_owned()).into());
         }
         let entry = Entity::new("audit", step.step.to_string())?;
-        self.store.write(&self.table, Operation::InsertOrReplace(entry)).await.map(drop)
+        self.store
+            .write(&self.table, Operation::InsertOrReplace(entry))
+            .await
+            .map(drop)
     }
 }
 
@@ -58,24 +63,37 @@ const TABLES: [&str; 2] = ["Current", "Archive"];
 
 impl Stores {
     fn store(&self, table: &str) -> &Arc<dyn TableStore> {
-        if table == "Current" { &self.current } else { &self.archive }
+        if table == "Current" {
+            &self.current
+        } else {
+            &self.archive
+        }
     }
 
     pub(crate) async fn fill(&self) -> Result<()> {
         for table in TABLES {
-            self.store(table).create_table(&self.names.table(table)).await?;
+            self.store(table)
+                .create_table(&self.names.table(table))
+                .await?;
         }
         for row in ["1", "2", "456"] {
             let employee = Entity::new("Sales", row)?.with("Name", format!("ken {row}"));
-            self.current.write(&self.names.table("Current"), Operation::Insert(employee)).await?;
+            self.current
+                .write(&self.names.table("Current"), Operation::Insert(employee))
+                .await?;
         }
         Ok(())
     }
 
     /// The same stores for a process with these faults.
     pub(crate) fn with_faults(&self, faults: &FaultInjector) -> Self {
-        let faulty = |store: &Arc<dyn TableStore>| Arc::new(Faulty::new(store.clone(), faults.clone()));
-        Self { current: faulty(&self.current), archive: faulty(&self.archive), names: self.names }
+        let faulty =
+            |store: &Arc<dyn TableStore>| Arc::new(Faulty::new(store.clone(), faults.clone()));
+        Self {
+            current: faulty(&self.current),
+            archive: faulty(&self.archive),
+            names: self.names,
+        }
     }
 
     pub(crate) async fn open(&self, max_dequeues: u32) -> Result<TransactionProcess> {
@@ -83,28 +101,52 @@ impl Stores {
         options.max_dequeues = max_dequeues;
         options.clock = Arc::new(self.names.clock());
         let work = self.names.table("Jobs");
-        let queue = TableQueue::open_with(self.current.clone(), work.as_str(), "jobs", options).await?;
+        let queue =
+            TableQueue::open_with(self.current.clone(), work.as_str(), "jobs", options).await?;
         let (queue, table) = (Arc::new(queue), self.names.table("Archive"));
-        let handler =
-            Arc::new(WritingHandler { store: self.archive.clone(), table, fails: AtomicBool::new(false) });
+        let handler = Arc::new(WritingHandler {
+            store: self.archive.clone(),
+            table,
+            fails: AtomicBool::new(false),
+        });
         let resources = Resources::new()
             .with_store("current", self.current.clone())
             .with_store("archive", self.archive.clone())
             .with_blobs("blobs", Arc::new(InMemory::new()))
             .with_handler("handler", handler.clone());
         let ledger = self.names.table("Transactions");
-        let coordinator =
-            Coordinator::open(self.current.clone(), ledger.as_str(), queue.clone(), resources).await?;
-        let timing = Timing::new(Duration::from_millis(400), Duration::from_millis(100), Duration::ZERO)?;
-        let coordinator = coordinator.with_timing(timing).with_retry_delay(Duration::from_millis(50));
-        Ok(TransactionProcess { stores: self.clone(), coordinator, queue, handler })
+        let coordinator = Coordinator::open(
+            self.current.clone(),
+            ledger.as_str(),
+            queue.clone(),
+            resources,
+        )
+        .await?;
+        let timing = Timing::new(
+            Duration::from_millis(400),
+            Duration::from_millis(100),
+            Duration::ZERO,
+        )?;
+        let coordinator = coordinator
+            .with_timing(timing)
+            .with_retry_delay(Duration::from_millis(50));
+        Ok(TransactionProcess {
+            stores: self.clone(),
+            coordinator,
+            queue,
+            handler,
+        })
     }
 
     /// Returns the rows of both tables.
     pub(crate) async fn rows(&self) -> Result<BTreeMap<String, Properties>> {
         let mut all = BTreeMap::new();
         for table in TABLES {
-            for row in self.store(table).query_all(&self.names.table(table), &Query::new()).await? {
+            for row in self
+                .store(table)
+                .query_all(&self.names.table(table), &Query::new())
+                .await?
+            {
                 let (key, properties) = row.into_parts();
                 all.insert(format!("{table} {key}"), properties);
             }
@@ -116,7 +158,11 @@ impl Stores {
 impl TransactionProcess {
     fn place(&self, table: &str, row: &str) -> Result<Place> {
         let key = Entity::new("Sales", row)?.key().clone();
-        Ok(Place::new(table.to_lowercase(), self.stores.names.table(table), key))
+        Ok(Place::new(
+            table.to_lowercase(),
+            self.stores.names.table(table),
+            key,
+        ))
     }
 
     /// Returns a plan with steps of every kind. A large blob makes the plan larger than a message.
@@ -125,7 +171,11 @@ impl TransactionProcess {
         let merged = Entity::new("Sales", "1")?.with("M", 2);
         let replaced = Entity::new("Sales", "2")?.with("N", 3);
         let plan = EventualTransaction::new()
-            .upsert("archive", archive.clone(), Entity::new("Sales", "1")?.with("N", 1))
+            .upsert(
+                "archive",
+                archive.clone(),
+                Entity::new("Sales", "1")?.with("N", 1),
+            )
             .move_entity(self.place("Current", "456")?, self.place("Archive", "456")?)
             .upsert("current", current.clone(), Entity::new("Sales", "9")?)
             .delete_if_exists(self.place("Current", "9")?)
@@ -134,7 +184,11 @@ impl TransactionProcess {
                 let steps = steps
                     .upsert_merge("archive", archive, merged)
                     .replace_if_exists("current", current, replaced);
-                if large { steps.put_blob("blobs", "b", vec![0; 560_000]) } else { steps }
+                if large {
+                    steps.put_blob("blobs", "b", vec![0; 560_000])
+                } else {
+                    steps
+                }
             });
         Ok(plan)
     }
@@ -143,7 +197,11 @@ impl TransactionProcess {
         let mut idle = 0;
         while idle < 3 {
             sleep(Duration::from_secs(1)).await;
-            idle = if self.coordinator.run_once(8).await? == 0 { idle + 1 } else { 0 };
+            idle = if self.coordinator.run_once(8).await? == 0 {
+                idle + 1
+            } else {
+                0
+            };
         }
         sleep(Duration::from_secs(60)).await;
         assert!(self.queue.peek(1).await?.is_empty(), "a message is left");

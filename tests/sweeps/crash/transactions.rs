@@ -42,8 +42,10 @@ impl InjectedFault {
     }
 }
 
-type Act =
-    for<'a> fn(&'a TransactionProcess, &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>>;
+type Act = for<'a> fn(
+    &'a TransactionProcess,
+    &'a EventualTransaction,
+) -> BoxFuture<'a, Result<Option<Submitted>>>;
 
 /// The work of the process under test.
 #[derive(Clone, Copy)]
@@ -56,28 +58,80 @@ pub(crate) struct Path {
 }
 
 pub(crate) const PATHS: [Path; 8] = [
-    Path { name: "submit", large: false, committed: false, act: submit },
-    Path { name: "submit and apply", large: false, committed: false, act: apply },
-    Path { name: "submit a large plan", large: true, committed: false, act: submit },
-    Path { name: "submit and apply a large plan", large: true, committed: false, act: apply },
-    Path { name: "work", large: false, committed: true, act: work },
-    Path { name: "work on a large plan", large: true, committed: true, act: work },
-    Path { name: "take over", large: false, committed: true, act: take_over },
-    Path { name: "take over a large plan", large: true, committed: true, act: take_over },
+    Path {
+        name: "submit",
+        large: false,
+        committed: false,
+        act: submit,
+    },
+    Path {
+        name: "submit and apply",
+        large: false,
+        committed: false,
+        act: apply,
+    },
+    Path {
+        name: "submit a large plan",
+        large: true,
+        committed: false,
+        act: submit,
+    },
+    Path {
+        name: "submit and apply a large plan",
+        large: true,
+        committed: false,
+        act: apply,
+    },
+    Path {
+        name: "work",
+        large: false,
+        committed: true,
+        act: work,
+    },
+    Path {
+        name: "work on a large plan",
+        large: true,
+        committed: true,
+        act: work,
+    },
+    Path {
+        name: "take over",
+        large: false,
+        committed: true,
+        act: take_over,
+    },
+    Path {
+        name: "take over a large plan",
+        large: true,
+        committed: true,
+        act: take_over,
+    },
 ];
 
 fn submit<'a>(
     process: &'a TransactionProcess,
     plan: &'a EventualTransaction,
 ) -> BoxFuture<'a, Result<Option<Submitted>>> {
-    Box::pin(async { process.coordinator.submit(plan, Acknowledge::Committed).await.map(Some) })
+    Box::pin(async {
+        process
+            .coordinator
+            .submit(plan, Acknowledge::Committed)
+            .await
+            .map(Some)
+    })
 }
 
 fn apply<'a>(
     process: &'a TransactionProcess,
     plan: &'a EventualTransaction,
 ) -> BoxFuture<'a, Result<Option<Submitted>>> {
-    Box::pin(async { process.coordinator.submit(plan, Acknowledge::Applied).await.map(Some) })
+    Box::pin(async {
+        process
+            .coordinator
+            .submit(plan, Acknowledge::Applied)
+            .await
+            .map(Some)
+    })
 }
 
 fn work<'a>(
@@ -136,14 +190,22 @@ pub(crate) async fn faults_at_drawn_requests(
 }
 
 /// Returns whether the path reached the fault.
-async fn run_with_fault(path: &Path, request: usize, fault: InjectedFault, stores: &Stores) -> Result<bool> {
+async fn run_with_fault(
+    path: &Path,
+    request: usize,
+    fault: InjectedFault,
+    stores: &Stores,
+) -> Result<bool> {
     let case = format!("{}, {fault:?} at request {request}", path.name);
     stores.fill().await?;
     let before = stores.rows().await?;
     let healthy = stores.open(100).await?;
     let plan = healthy.plan(path.large)?;
     if path.committed {
-        healthy.coordinator.submit(&plan, Acknowledge::Committed).await?;
+        healthy
+            .coordinator
+            .submit(&plan, Acknowledge::Committed)
+            .await?;
     }
     let faults = FaultInjector::new(0);
     let faulty = stores.with_faults(&faults).open(100).await?;
@@ -159,25 +221,43 @@ async fn run_with_fault(path: &Path, request: usize, fault: InjectedFault, store
         assert_eq!(now, done(&before), "{case}");
     } else {
         assert!(
-            matches!(status, TransactionStatus::Aborted | TransactionStatus::Unknown),
+            matches!(
+                status,
+                TransactionStatus::Aborted | TransactionStatus::Unknown
+            ),
             "{case}: {status:?}"
         );
         assert_eq!(now, before, "{case}");
-        assert!(!path.committed, "{case}: a committed transaction was not carried out");
+        assert!(
+            !path.committed,
+            "{case}: a committed transaction was not carried out"
+        );
     }
-    assert_eq!(healthy.pieces().await?, 0, "{case}: a piece of the plan is left");
+    assert_eq!(
+        healthy.pieces().await?,
+        0,
+        "{case}: a piece of the plan is left"
+    );
     let heard = !path.committed && !faults.is_crashed();
     check_answer(&case, &answer, heard, &status);
     Ok(struck)
 }
 
 /// Asserts that the answer is true, if the submitter received an answer.
-fn check_answer(case: &str, answer: &Result<Option<Submitted>>, heard: bool, status: &TransactionStatus) {
+fn check_answer(
+    case: &str,
+    answer: &Result<Option<Submitted>>,
+    heard: bool,
+    status: &TransactionStatus,
+) {
     let applied = *status == TransactionStatus::Applied;
     match answer {
         Ok(_) => assert!(applied, "{case}: an acknowledged transaction is lost"),
         Err(error) if error.outcome() == Outcome::NotApplied && heard => {
-            assert!(!applied, "{case}: {error}, but the transaction is carried out");
+            assert!(
+                !applied,
+                "{case}: {error}, but the transaction is carried out"
+            );
         }
         Err(_) => {}
     }
@@ -186,10 +266,18 @@ fn check_answer(case: &str, answer: &Result<Option<Submitted>>, heard: bool, sta
 /// Returns the rows after the plan.
 fn done(before: &BTreeMap<String, Properties>) -> BTreeMap<String, Properties> {
     let mut rows = before.clone();
-    let ken = rows.remove("Current ('Sales', '456')").expect("an employee");
+    let ken = rows
+        .remove("Current ('Sales', '456')")
+        .expect("an employee");
     rows.insert("Archive ('Sales', '456')".to_owned(), ken);
-    rows.insert("Archive ('Sales', '1')".to_owned(), [("N", 1), ("M", 2)].into_iter().collect());
-    rows.insert("Current ('Sales', '2')".to_owned(), [("N", 3)].into_iter().collect());
+    rows.insert(
+        "Archive ('Sales', '1')".to_owned(),
+        [("N", 1), ("M", 2)].into_iter().collect(),
+    );
+    rows.insert(
+        "Current ('Sales', '2')".to_owned(),
+        [("N", 3)].into_iter().collect(),
+    );
     rows.insert("Archive ('audit', '4')".to_owned(), Properties::new());
     rows
 }
@@ -211,18 +299,31 @@ pub(crate) async fn faults_in_discards(stores: impl Fn(usize) -> Stores) -> Resu
     Ok(count)
 }
 
-async fn discard(large: bool, request: usize, fault: InjectedFault, stores: &Stores) -> Result<bool> {
+async fn discard(
+    large: bool,
+    request: usize,
+    fault: InjectedFault,
+    stores: &Stores,
+) -> Result<bool> {
     let case = format!("discard, large {large}, {fault:?} at request {request}");
     stores.fill().await?;
     let healthy = stores.open(2).await?;
     healthy.handler.fails.store(true, Ordering::SeqCst);
     let plan = healthy.plan(large)?;
-    healthy.coordinator.submit(&plan, Acknowledge::Committed).await?;
+    healthy
+        .coordinator
+        .submit(&plan, Acknowledge::Committed)
+        .await?;
     healthy.work().await?;
     let stopped = stores.rows().await?;
     let faults = FaultInjector::new(0);
     let faulty = stores.with_faults(&faults).open(2).await?;
-    let poisoned = faulty.coordinator.poison(1).await?.pop().expect("the transaction is poisoned");
+    let poisoned = faulty
+        .coordinator
+        .poison(1)
+        .await?
+        .pop()
+        .expect("the transaction is poisoned");
     fault.inject(&faults, request);
     let answer = faulty.coordinator.discard(&poisoned).await;
     let struck = faults.is_crashed() || !faults.injected().is_empty();

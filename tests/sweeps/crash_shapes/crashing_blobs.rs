@@ -41,7 +41,12 @@ impl fmt::Display for CrashingBlobs {
 
 #[async_trait]
 impl ObjectStore for CrashingBlobs {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> Result<PutResult> {
         self.check()?;
         self.blobs.put_opts(location, payload, opts).await
     }
@@ -60,7 +65,10 @@ impl ObjectStore for CrashingBlobs {
         self.blobs.get_opts(location, options).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
         match self.check() {
             Ok(()) => self.blobs.delete_stream(locations),
             Err(error) => stream::iter([Err(error)]).boxed(),

@@ -53,7 +53,10 @@ async fn crashes_in_the_embedded_store() -> Result<()> {
             while request > 0 {
                 number += 1;
                 let world = World::new(store.clone() as Arc<dyn TableStore>, form, number).await?;
-                if world.crash(path, request, CrashPoint::ALL[(f + p) % 2]).await? {
+                if world
+                    .crash(path, request, CrashPoint::ALL[(f + p) % 2])
+                    .await?
+                {
                     break;
                 }
                 // The path has fewer requests.
@@ -76,8 +79,11 @@ async fn crashes_on_azurite() -> Result<()> {
     let both = PATHS.len() * CrashPoint::ALL.len();
     assert!(forms.len() <= both, "a form did not crash");
     let deaths = (0..both).map(|n| {
-        let (form, path, point) =
-            (&forms[n % forms.len()], PATHS[n % PATHS.len()], CrashPoint::ALL[n / PATHS.len()]);
+        let (form, path, point) = (
+            &forms[n % forms.len()],
+            PATHS[n % PATHS.len()],
+            CrashPoint::ALL[n / PATHS.len()],
+        );
         let (store, mut request) = (store.clone(), rng.u64(1..=5));
         async move {
             while !World::new(store.clone(), form, 10 * n + request as usize)

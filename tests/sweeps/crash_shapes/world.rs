@@ -12,7 +12,8 @@ use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef
 use table_core::query::{Filter, Query};
 use table_core::store::{BulkSummary, Operation, Result, TableStore, TableStoreExt};
 use table_patterns::index::{
-    BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
+    BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode,
+    Shape,
 };
 use table_patterns::journal::{Change, Clearing};
 
@@ -54,15 +55,31 @@ pub(crate) const PATHS: [Path; 10] = [
 ];
 
 pub(crate) fn forms() -> Vec<Form> {
-    let small = |overflow| Shape::List { bytes: 256, overflow };
-    let lists = [Shape::LIST, small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
+    let small = |overflow| Shape::List {
+        bytes: 256,
+        overflow,
+    };
+    let lists = [
+        Shape::LIST,
+        small(Overflow::Entities),
+        small(Overflow::Blob),
+        Shape::Blob,
+    ];
     let copy = Shape::copy("Boss", ["City"]);
     let mut all: Vec<_> = lists
         .into_iter()
         .chain([copy])
-        .flat_map(|s| [true, false].map(|here| Form { shape: s.clone(), here }))
+        .flat_map(|s| {
+            [true, false].map(|here| Form {
+                shape: s.clone(),
+                here,
+            })
+        })
         .collect();
-    all.push(Form { shape: Shape::summary(["Age"]), here: true });
+    all.push(Form {
+        shape: Shape::summary(["Age"]),
+        here: true,
+    });
     all
 }
 
@@ -78,7 +95,9 @@ pub(crate) struct World<'a> {
 }
 
 fn person(id: usize, city: &str) -> Result<Entity> {
-    Ok(Entity::new("p", format!("person_{id:03}"))?.with("City", city).with("Age", 40))
+    Ok(Entity::new("p", format!("person_{id:03}"))?
+        .with("City", city)
+        .with("Age", 40))
 }
 
 fn key(id: usize) -> Result<Key> {
@@ -87,7 +106,11 @@ fn key(id: usize) -> Result<Key> {
 
 impl<'a> World<'a> {
     /// Creates a table with the index, and inserts people.
-    pub(crate) async fn new(store: Arc<dyn TableStore>, form: &'a Form, number: usize) -> Result<Self> {
+    pub(crate) async fn new(
+        store: Arc<dyn TableStore>,
+        form: &'a Form,
+        number: usize,
+    ) -> Result<Self> {
         let world = Self {
             form,
             number,
@@ -105,9 +128,17 @@ impl<'a> World<'a> {
 
     /// One list, summary or copy per city. A copy has one source per city.
     fn index(&self) -> Result<Index> {
-        let placement = if self.form.here { Placement::SamePartition } else { Placement::OtherPartition };
+        let placement = if self.form.here {
+            Placement::SamePartition
+        } else {
+            Placement::OtherPartition
+        };
         let partition = if self.form.here { "" } else { "cities" };
-        let row = if self.is_copy() { "copy_{City}_{RowKey}" } else { "city_{City}" };
+        let row = if self.is_copy() {
+            "copy_{City}_{RowKey}"
+        } else {
+            "city_{City}"
+        };
         Ok(Index::keyed("city", placement, partition, row)?.with_shape(self.form.shape.clone()))
     }
 
@@ -117,15 +148,25 @@ impl<'a> World<'a> {
 
     async fn open(&self, faults: &FaultInjector, indexed: bool) -> Result<IndexedEntities> {
         let mut options = self.options.clone();
-        options.blobs = Some(Arc::new(CrashingBlobs { blobs: self.blobs.clone(), faults: faults.clone() }));
+        options.blobs = Some(Arc::new(CrashingBlobs {
+            blobs: self.blobs.clone(),
+            faults: faults.clone(),
+        }));
         let store: Arc<dyn TableStore> = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
-        let indexes = if indexed { vec![self.index()?] } else { Vec::new() };
+        let indexes = if indexed {
+            vec![self.index()?]
+        } else {
+            Vec::new()
+        };
         IndexedEntities::open(store, self.table(), indexes, options).await
     }
 
     /// Returns whether the path reached the crash.
     pub(crate) async fn crash(self, path: Path, request: u64, point: CrashPoint) -> Result<bool> {
-        let case = format!("{:?}: {path:?}, dead at request {request}, {point:?}", self.form);
+        let case = format!(
+            "{:?}: {path:?}, dead at request {request}, {point:?}",
+            self.form
+        );
         let healthy = FaultInjector::new(0);
         let first = self.open(&healthy, path != Path::Build).await?;
         self.fill(&first).await?;
@@ -157,14 +198,19 @@ impl<'a> World<'a> {
     async fn fill(&self, people: &IndexedEntities) -> Result<()> {
         let mut group = Vec::new();
         for id in 0..MANY {
-            group.push(Change::insert(person(id, if id % 10 == 9 { "rome" } else { "oslo" })?));
+            group.push(Change::insert(person(
+                id,
+                if id % 10 == 9 { "rome" } else { "oslo" },
+            )?));
         }
         if self.is_copy() {
             let targets = (0..100).flat_map(|id| ["oslo", "rome"].map(|city| (id, city)));
             let partition = if self.form.here { "p" } else { "cities" };
-            let targets =
-                targets.map(|(id, city)| Entity::new(partition, format!("copy_{city}_person_{id:03}")));
-            let targets: Vec<_> = targets.map(|e| e.map(Change::insert)).collect::<Result<_>>()?;
+            let targets = targets
+                .map(|(id, city)| Entity::new(partition, format!("copy_{city}_person_{id:03}")));
+            let targets: Vec<_> = targets
+                .map(|e| e.map(Change::insert))
+                .collect::<Result<_>>()?;
             for targets in targets.chunks(100) {
                 people.write(targets).await?;
             }
@@ -175,20 +221,34 @@ impl<'a> World<'a> {
     /// Changes entities directly, without their index.
     async fn damage(&self, people: &IndexedEntities) -> Result<()> {
         let table = people.table();
-        self.store.write(table, Operation::InsertOrReplace(person(0, "rome")?)).await?;
-        self.store.write(table, Operation::Delete(key(1)?, IfMatch::Any)).await.map(drop)
+        self.store
+            .write(table, Operation::InsertOrReplace(person(0, "rome")?))
+            .await?;
+        self.store
+            .write(table, Operation::Delete(key(1)?, IfMatch::Any))
+            .await
+            .map(drop)
     }
 
     async fn assert_in_step(&self, people: &IndexedEntities, path: Path, case: &str) -> Result<()> {
         let rows = self.store.query_all(&self.table(), &Query::new()).await?;
         let journal = format!("{SYSTEM_PREFIX}j_");
-        let left = rows.iter().find(|row| row.key().row().starts_with(&journal));
+        let left = rows
+            .iter()
+            .find(|row| row.key().row().starts_with(&journal));
         assert!(left.is_none(), "{case}: {left:?} is left");
-        let blobs = self.blobs.list(None).try_collect::<Vec<_>>().await.expect("blobs in memory").len();
+        let blobs = self
+            .blobs
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .expect("blobs in memory")
+            .len();
         if path == Path::Drop {
             assert_eq!(people.state("city"), IndexState::Absent, "{case}");
-            let left =
-                rows.iter().find(|row| row.get("IndexName").is_some() || row.get("BossCity").is_some());
+            let left = rows
+                .iter()
+                .find(|row| row.get("IndexName").is_some() || row.get("BossCity").is_some());
             assert!(left.is_none(), "{case}: {left:?}, {blobs} blobs");
             assert_eq!(blobs, 0, "{case}: {left:?}, {blobs} blobs");
             return Ok(());
@@ -197,9 +257,17 @@ impl<'a> World<'a> {
         assert_eq!(scrub.dangling, 0, "{case}");
         assert_eq!(scrub.missing, 0, "{case}");
         assert_eq!(scrub.taken_keys, 0, "{case}");
-        let named = rows.iter().filter(|row| row.get("ListBlob").is_some()).count();
-        assert_eq!(blobs, named, "{case}: blobs that no row names, or rows without their blob");
-        let people_of = rows.iter().filter(|row| row.key().row().starts_with("person_"));
+        let named = rows
+            .iter()
+            .filter(|row| row.get("ListBlob").is_some())
+            .count();
+        assert_eq!(
+            blobs, named,
+            "{case}: blobs that no row names, or rows without their blob"
+        );
+        let people_of = rows
+            .iter()
+            .filter(|row| row.key().row().starts_with("person_"));
         let mut by_city: BTreeMap<&str, Vec<Key>> = BTreeMap::new();
         for row in people_of {
             if let Some(ValueRef::String(city)) = row.get("City") {
@@ -220,15 +288,28 @@ impl<'a> World<'a> {
         wanted: &[Key],
         case: &str,
     ) -> Result<()> {
-        let at = Key::new(if self.form.here { "p" } else { "cities" }, format!("city_{city}"))?;
+        let at = Key::new(
+            if self.form.here { "p" } else { "cities" },
+            format!("city_{city}"),
+        )?;
         if self.form.shape.is_list() {
             assert_eq!(people.references("city", &at).await?, wanted, "{case}");
         } else if self.is_copy() {
             let copied = format!("copy_{city}_");
             let filter = Filter::eq("BossCity", city);
-            let rows = self.store.query_all(&self.table(), &Query::new().with_filter(filter)).await?;
-            let found: Vec<_> = rows.iter().filter_map(|r| r.key().row().strip_prefix(&copied)).collect();
-            assert_eq!(found, wanted.iter().map(Key::row).collect::<Vec<_>>(), "{case}");
+            let rows = self
+                .store
+                .query_all(&self.table(), &Query::new().with_filter(filter))
+                .await?;
+            let found: Vec<_> = rows
+                .iter()
+                .filter_map(|r| r.key().row().strip_prefix(&copied))
+                .collect();
+            assert_eq!(
+                found,
+                wanted.iter().map(Key::row).collect::<Vec<_>>(),
+                "{case}"
+            );
         } else {
             let summary = people.summary("city", &at).await?;
             let age = summary.sums.get("Age").copied().unwrap_or_default();
@@ -245,8 +326,12 @@ async fn act(people: &IndexedEntities, path: Path) -> Result<()> {
         Path::Move => people.upsert(person(2, "rome")?).await.map(drop),
         Path::Delete => people.modify(&key(2)?, |_| Ok(None)).await.map(drop),
         Path::Group => {
-            let changes = (40..46).map(|id| person(id, ["oslo", "rome"][id % 2]).map(Change::insert));
-            people.write(&changes.collect::<Result<Vec<_>>>()?).await.map(drop)
+            let changes =
+                (40..46).map(|id| person(id, ["oslo", "rome"][id % 2]).map(Change::insert));
+            people
+                .write(&changes.collect::<Result<Vec<_>>>()?)
+                .await
+                .map(drop)
         }
         Path::InsertAll => {
             let new = (40..52).map(|id| person(id, ["oslo", "rome"][id % 2]));
@@ -257,7 +342,9 @@ async fn act(people: &IndexedEntities, path: Path) -> Result<()> {
         Path::Shrink => {
             let mut changes = Vec::new();
             for id in 3..MANY {
-                changes.push(Change::delete(people.get_existing(&key(id)?).await?.into_inner()));
+                changes.push(Change::delete(
+                    people.get_existing(&key(id)?).await?.into_inner(),
+                ));
             }
             people.write(&changes).await.map(drop)
         }

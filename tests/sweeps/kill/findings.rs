@@ -25,7 +25,13 @@ pub(crate) struct Findings {
 
 impl Findings {
     pub(crate) fn new(directory: PathBuf, durability: Durability) -> Self {
-        Self { directory, durability, etags: HashMap::new(), used: HashMap::new(), kept: 0 }
+        Self {
+            directory,
+            durability,
+            etags: HashMap::new(),
+            used: HashMap::new(),
+            kept: 0,
+        }
     }
 
     pub(crate) async fn check(&mut self, round: usize, lines: &[String], seed: u64) {
@@ -35,8 +41,14 @@ impl Findings {
         check_groups(&entities, &context);
         self.check_changed(&entities, lines, &context);
         let present = etags(&entities);
-        present.iter().for_each(|(key, etag)| self.use_once(&etag.to_string(), key, &context));
-        let last = present.values().map(ToString::to_string).max().unwrap_or_default();
+        present
+            .iter()
+            .for_each(|(key, etag)| self.use_once(&etag.to_string(), key, &context));
+        let last = present
+            .values()
+            .map(ToString::to_string)
+            .max()
+            .unwrap_or_default();
         for line in lines.iter().filter_map(|line| line.strip_prefix("ack ")) {
             let (etag, key) = line.split_once('\t').unwrap();
             self.use_once(etag, key, &context);
@@ -57,11 +69,18 @@ impl Findings {
             let (partition, state) = line.split_once('\t').unwrap();
             last.insert(partition, state.parse::<i32>().unwrap());
         }
-        let rows = entities.iter().filter(|entity| entity.key().row() == CHANGED);
-        let found: HashMap<_, _> = rows.map(|row| (row.key().partition(), state_of(row, context))).collect();
+        let rows = entities
+            .iter()
+            .filter(|entity| entity.key().row() == CHANGED);
+        let found: HashMap<_, _> = rows
+            .map(|row| (row.key().partition(), state_of(row, context)))
+            .collect();
         for (partition, found) in &found {
             let acknowledged = last.get(partition).copied().unwrap_or(-1);
-            assert!(*found <= acknowledged + 1, "{context}: {partition} is ahead");
+            assert!(
+                *found <= acknowledged + 1,
+                "{context}: {partition} is ahead"
+            );
         }
         if self.durability == Durability::Relaxed {
             return;
@@ -72,19 +91,29 @@ impl Findings {
                 Some(state) => allowed.contains(state),
                 None => allowed.iter().any(|state| is_absent(*state)),
             };
-            assert!(right, "{context}: {partition} is in state {:?}, not {allowed:?}", found.get(partition));
+            assert!(
+                right,
+                "{context}: {partition} is in state {:?}, not {allowed:?}",
+                found.get(partition)
+            );
         }
     }
 
     fn use_once(&mut self, etag: &str, key: &str, context: &str) {
         let before = self.used.insert(etag.to_owned(), key.to_owned());
-        assert!(before.is_none_or(|before| before == key), "{context}: {etag} of {key} was used before");
+        assert!(
+            before.is_none_or(|before| before == key),
+            "{context}: {etag} of {key} was used before"
+        );
     }
 
     /// Asserts that later rounds changed no entity of earlier rounds.
     pub(crate) async fn check_all(&self) {
         let entities = self.entities(&Query::new()).await;
-        assert!(etags(&entities) == self.etags, "a later round changed an entity of an earlier round");
+        assert!(
+            etags(&entities) == self.etags,
+            "a later round changed an entity of an earlier round"
+        );
     }
 
     async fn entities(&self, query: &Query) -> Vec<Entity> {
@@ -98,17 +127,26 @@ impl Findings {
 
 /// Asserts that every acknowledged backup exists and that no incomplete backup exists. Removes the backups.
 pub(crate) async fn check_backups(directory: &Path, lines: &[String], expected: bool) {
-    let acknowledged: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("backup ")).collect();
+    let acknowledged: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("backup "))
+        .collect();
     let backups = directory.join(BACKUPS);
     assert!(expected || !backups.exists());
     let entries = walk(&backups).into_iter().flat_map(|round| walk(&round));
     for backup in entries {
         let is_whole = backup.join("tables.redb").exists();
         let name = backup.display().to_string();
-        assert!(is_whole || !acknowledged.contains(&name.as_str()), "the backup {name} is missing");
+        assert!(
+            is_whole || !acknowledged.contains(&name.as_str()),
+            "the backup {name} is missing"
+        );
         if is_whole {
             let store = EmbeddedStore::open(&backup).await.unwrap();
-            check_groups(&store.query_all(&table(), &Query::new()).await.unwrap(), &name);
+            check_groups(
+                &store.query_all(&table(), &Query::new()).await.unwrap(),
+                &name,
+            );
             store.close().await.unwrap();
         }
     }
@@ -123,7 +161,10 @@ fn walk(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn etags(entities: &[Entity]) -> HashMap<String, ETag> {
-    entities.iter().map(|e| (e.key().to_string(), e.etag().unwrap().clone())).collect()
+    entities
+        .iter()
+        .map(|e| (e.key().to_string(), e.etag().unwrap().clone()))
+        .collect()
 }
 
 /// Returns the state of a changed row, and asserts that the row has exactly the properties of that state.
@@ -156,6 +197,9 @@ fn check_groups(entities: &[Entity], context: &str) {
         }
     }
     for ((partition, group), rows) in groups {
-        assert_eq!(rows, GROUP, "{context}: the group {group} of {partition} is torn");
+        assert_eq!(
+            rows, GROUP,
+            "{context}: the group {group} of {partition} is torn"
+        );
     }
 }

@@ -88,21 +88,39 @@ impl Plan {
         for round in 0..self.kills {
             let acknowledged = self.write_and_kill(directory.path(), round, &mut random);
             runtime.block_on(found.check(round, &acknowledged, seed));
-            runtime.block_on(findings::check_backups(directory.path(), &acknowledged, self.maintains));
+            runtime.block_on(findings::check_backups(
+                directory.path(),
+                &acknowledged,
+                self.maintains,
+            ));
         }
-        assert!(found.kept > 10 * self.kills, "too few inserts were kept: {}", found.kept);
+        assert!(
+            found.kept > 10 * self.kills,
+            "too few inserts were kept: {}",
+            found.kept
+        );
         runtime.block_on(found.check_all());
     }
 
     /// Returns the lines that a writer printed before it was killed.
-    fn write_and_kill(&self, directory: &Path, round: usize, random: &mut fastrand::Rng) -> Vec<String> {
+    fn write_and_kill(
+        &self,
+        directory: &Path,
+        round: usize,
+        random: &mut fastrand::Rng,
+    ) -> Vec<String> {
         let mut writer = self.spawn_writer(directory, round);
-        let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(writer.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         // One writer in six is killed while it opens, and possibly recovers, the store.
         if random.u8(..6) == 0 {
             sleep(Duration::from_millis(random.u64(..30)));
         } else {
-            assert!(lines.any(|line| line.ends_with("writing")), "the writer did not start");
+            assert!(
+                lines.any(|line| line.ends_with("writing")),
+                "the writer did not start"
+            );
             sleep(Duration::from_micros(random.u64(..self.writing)));
         }
         writer.kill().unwrap();

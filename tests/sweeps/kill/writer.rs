@@ -26,7 +26,11 @@ pub(crate) async fn write_until_killed(
     round: &str,
     maintains: bool,
 ) {
-    let store = EmbeddedStore::builder(directory).durability(durability).open().await.unwrap();
+    let store = EmbeddedStore::builder(directory)
+        .durability(durability)
+        .open()
+        .await
+        .unwrap();
     store.create_table_if_missing(&table()).await.unwrap();
     say("\nwriting");
     let tasks = (0..TASKS).map(|task| {
@@ -42,19 +46,35 @@ pub(crate) async fn write_until_killed(
 async fn write_forever(store: &EmbeddedStore, partition: &str) {
     for n in 0.. {
         let row = |row: String| {
-            Entity::new(partition, row).unwrap().with("N", n).with("Text", "x".repeat(100).as_str())
+            Entity::new(partition, row)
+                .unwrap()
+                .with("N", n)
+                .with("Text", "x".repeat(100).as_str())
         };
         let single = row(format!("s{n:06}"));
         let key = single.key().to_string();
-        let written = store.write(&table(), Operation::Insert(single)).await.unwrap();
+        let written = store
+            .write(&table(), Operation::Insert(single))
+            .await
+            .unwrap();
         say(&format!("ack {}\t{key}", written.etag.unwrap()));
 
-        let mut group = GroupTransaction::new(PartitionKey::new(partition).unwrap(), store.profile());
-        (0..GROUP).for_each(|k| group.push(Operation::Insert(row(format!("g{n:06}_{k}")))).unwrap());
-        let keys: Vec<_> = group.operations().iter().map(|o| o.key().to_string()).collect();
+        let mut group =
+            GroupTransaction::new(PartitionKey::new(partition).unwrap(), store.profile());
+        (0..GROUP).for_each(|k| {
+            group
+                .push(Operation::Insert(row(format!("g{n:06}_{k}"))))
+                .unwrap()
+        });
+        let keys: Vec<_> = group
+            .operations()
+            .iter()
+            .map(|o| o.key().to_string())
+            .collect();
         let written = store.transact(&table(), group).await.unwrap();
         let acknowledged = keys.iter().zip(written);
-        let lines = acknowledged.map(|(key, written)| format!("ack {}\t{key}", written.etag.unwrap()));
+        let lines =
+            acknowledged.map(|(key, written)| format!("ack {}\t{key}", written.etag.unwrap()));
         say(&lines.collect::<Vec<_>>().join("\n"));
         change(store, partition, STATES * n).await;
     }
@@ -95,8 +115,13 @@ async fn drop_tables_forever(store: EmbeddedStore) {
     loop {
         store.create_table_if_missing(&dropped).await.unwrap();
         for n in 0..5 {
-            let entity = Entity::new("p", format!("{n}")).unwrap().with("Text", "y".repeat(500).as_str());
-            store.write(&dropped, Operation::InsertOrReplace(entity)).await.unwrap();
+            let entity = Entity::new("p", format!("{n}"))
+                .unwrap()
+                .with("Text", "y".repeat(500).as_str());
+            store
+                .write(&dropped, Operation::InsertOrReplace(entity))
+                .await
+                .unwrap();
         }
         store.delete_table(&dropped).await.unwrap();
     }

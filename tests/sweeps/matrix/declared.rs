@@ -18,8 +18,8 @@ use table_patterns::wide::WideTable;
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
 use crate::world::{
-    Backends, Beside, Handle as _, Indexed, Plain, Spread, TABLE, Thing as _, Unique, Upkeep as _, Wide,
-    World,
+    Backends, Beside, Handle as _, Indexed, Plain, Spread, TABLE, Thing as _, Unique, Upkeep as _,
+    Wide, World,
 };
 
 type Declared = Beside<Table<Plain>, Indexed>;
@@ -95,7 +95,11 @@ async fn bulk(
 ) -> Result<()> {
     let writes = operations(&world.table(TABLE), stream::iter([value]), kind);
     let writer = BulkWriter::with_options(world.store.clone(), options);
-    writer.write(writes).await.and_then(BulkSummary::into_result).map(drop)
+    writer
+        .write(writes)
+        .await
+        .and_then(BulkSummary::into_result)
+        .map(drop)
 }
 
 async fn delete_all(world: &World, options: BulkOptions) -> Result<()> {
@@ -158,11 +162,15 @@ async fn refused(backends: Backends) {
         assert!(error.contains(&id) && names, "{name}: {error}");
         assert_eq!(world.rows().await, before, "{name} wrote something");
     }
-    assert_eq!(own.read(key::<Plain>(1).key()).await.unwrap(), Some(Plain::new("p", 1)));
+    assert_eq!(
+        own.read(key::<Plain>(1).key()).await.unwrap(),
+        Some(Plain::new("p", 1))
+    );
 
     // A slice is a table, of which another program may declare an index as well.
     let days = world.table("Days").to_string();
-    let slices = TimeSlices::<Plain>::new(world.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
+    let slices =
+        TimeSlices::<Plain>::new(world.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
     let slice = slices.table_for(Ticks::MIN).await.unwrap();
     slice.create_if_missing().await.unwrap();
     let options = table_patterns::index::IndexOptions::default();
@@ -172,7 +180,11 @@ async fn refused(backends: Backends) {
         options,
     );
     let declaring = declaring.await.unwrap();
-    let error = slices.insert(&Plain::new("p", 1)).await.unwrap_err().to_string();
+    let error = slices
+        .insert(&Plain::new("p", 1))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(&Indexed::SCHEMA.indexes[0].id()), "{error}");
     assert_eq!(slices.query().all().await.unwrap(), []);
     declaring.check().await;
@@ -214,8 +226,14 @@ async fn repaired(backends: Backends) {
         let mut found = 0;
         for index in Indexed::SCHEMA.indexes {
             let entities = own.declaring.entities();
-            let reported = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
-            let repaired = entities.scrub(&index.name, ScrubMode::Repair).await.unwrap();
+            let reported = entities
+                .scrub(&index.name, ScrubMode::Report)
+                .await
+                .unwrap();
+            let repaired = entities
+                .scrub(&index.name, ScrubMode::Repair)
+                .await
+                .unwrap();
             assert_eq!(wrong(&reported), wrong(&repaired), "{name}: {}", index.name);
             found += wrong(&reported);
         }

@@ -33,7 +33,9 @@ const VALUES: [&str; 6] = ["k", "l", "m", "n", "o", "p"];
 /// What no version knows.
 const UNKNOWN: &str = "Unknown";
 
-trait Program: IndexedEntity + TableEntity<Patch: Send + Sync> + Clone + Debug + Send + 'static {
+trait Program:
+    IndexedEntity + TableEntity<Patch: Send + Sync> + Clone + Debug + Send + 'static
+{
     /// Whether it counts its changes in a property that version N does not know.
     const ADDS: bool;
 
@@ -164,7 +166,12 @@ fn table() -> TableName {
 
 /// The generation of an index that version N has.
 fn id_before(name: &str) -> String {
-    Before::SCHEMA.indexes.iter().find(|index| *index.name == *name).unwrap().id()
+    Before::SCHEMA
+        .indexes
+        .iter()
+        .find(|index| *index.name == *name)
+        .unwrap()
+        .id()
 }
 
 /// Prints the seed where the run fails.
@@ -179,7 +186,11 @@ impl Drop for Seed {
 }
 
 fn seeds(count: u64) -> Vec<u64> {
-    let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let number = |name| {
+        env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().expect("a number"))
+    };
     match number("DEPLOY_SEED") {
         Some(seed) => vec![seed],
         None => (1..=count * number("DEPLOY_TIMES").unwrap_or(1)).collect(),
@@ -212,7 +223,10 @@ impl Done {
     fn check(&self, found: usize, what: &str) {
         let surely = self.surely.load(Ordering::SeqCst);
         let most = surely + self.perhaps.load(Ordering::SeqCst);
-        assert!((surely..=most).contains(&found), "{what}: {found} are there, of {surely} to {most}");
+        assert!(
+            (surely..=most).contains(&found),
+            "{what}: {found} are there, of {surely} to {most}"
+        );
     }
 }
 
@@ -259,13 +273,26 @@ fn process(store: &Arc<dyn TableStore>, rng: &mut Rng) -> Faulty<Arc<dyn TableSt
 }
 
 /// Makes this number of random writes. Counts refused and lost writes, and goes on.
-async fn write<P: Program>(store: Faulty<Arc<dyn TableStore>>, told: &Told, mut rng: Rng, times: usize) {
-    let Ok(people) = open::<P>(store).await else { return };
-    let is_person = P::SCHEMA.entity_type().has_same_rows(&Before::SCHEMA.entity_type());
+async fn write<P: Program>(
+    store: Faulty<Arc<dyn TableStore>>,
+    told: &Told,
+    mut rng: Rng,
+    times: usize,
+) {
+    let Ok(people) = open::<P>(store).await else {
+        return;
+    };
+    let is_person = P::SCHEMA
+        .entity_type()
+        .has_same_rows(&Before::SCHEMA.entity_type());
     for _ in 0..times {
         let value = *rng.choice(&VALUES).unwrap();
         let free = *rng.choice(&FREE).unwrap();
-        let free = if is_person { free.to_owned() } else { format!("t{free}") };
+        let free = if is_person {
+            free.to_owned()
+        } else {
+            format!("t{free}")
+        };
         let steady = *rng.choice(&STEADY).unwrap();
         let dies = (rng.u8(..20) == 0).then(|| Duration::from_micros(rng.u64(..2_000)));
         let change = |entity: &mut P| {
@@ -314,7 +341,12 @@ async fn perform<P: Program>(people: &IndexedTable<P>, deed: Deed) -> Result<()>
     let entities = people.entities();
     let drop_before = async |name| {
         let id = id_before(name);
-        match entities.declared().await?.iter().any(|index| index.id() == id) {
+        match entities
+            .declared()
+            .await?
+            .iter()
+            .any(|index| index.id() == id)
+        {
             true => entities.drop_index(&id).await,
             false => Ok(()),
         }
@@ -351,7 +383,12 @@ async fn round<P: Program>(
     let mut older = Vec::new();
     let mut newer = Vec::new();
     for _ in 0..2 {
-        older.push(write::<Before>(process(store, rng), told, rng.fork(), times));
+        older.push(write::<Before>(
+            process(store, rng),
+            told,
+            rng.fork(),
+            times,
+        ));
         newer.push(write::<P>(process(store, rng), told, rng.fork(), times));
     }
     let (store, pause) = (process(store, rng), Duration::from_millis(rng.u64(..20)));
@@ -367,11 +404,23 @@ async fn round<P: Program>(
 
 /// What crashes have left is finished, the deed is done, and everything is as it is to be.
 async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed) {
-    let (older, newer) =
-        (open::<Before>(store.clone()).await.unwrap(), open::<P>(store.clone()).await.unwrap());
+    let (older, newer) = (
+        open::<Before>(store.clone()).await.unwrap(),
+        open::<P>(store.clone()).await.unwrap(),
+    );
     for _ in 0..2 {
-        older.entities().journal().sweep(&[table()], Duration::ZERO).await.unwrap();
-        newer.entities().journal().sweep(&[table()], Duration::ZERO).await.unwrap();
+        older
+            .entities()
+            .journal()
+            .sweep(&[table()], Duration::ZERO)
+            .await
+            .unwrap();
+        newer
+            .entities()
+            .journal()
+            .sweep(&[table()], Duration::ZERO)
+            .await
+            .unwrap();
     }
     let mut done = perform(&newer, deed).await;
     // Of several entities with one value of the new unique index, all but the first lose the value. No entity gets another value before
@@ -383,7 +432,9 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
         others.dedup();
         for other in others {
             let mut ids = STEADY.iter().chain(&FREE);
-            let id = *ids.find(|id| other.contains(&format!("'id_{id}'"))).unwrap();
+            let id = *ids
+                .find(|id| other.contains(&format!("'id_{id}'")))
+                .unwrap();
             let change = |person: &mut P| {
                 person.change(None);
                 Ok(())
@@ -400,35 +451,63 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
 
     let rows = store.query_all(&table(), &Query::new()).await.unwrap();
     for (id, changes) in &told.changes {
-        let entity = rows.iter().find(|row| row.key() == key::<Before>(id).key()).expect(id);
+        let entity = rows
+            .iter()
+            .find(|row| row.key() == key::<Before>(id).key())
+            .expect(id);
         let held = |name| match entity.get(name) {
             Some(ValueRef::Int32(count)) => usize::try_from(count).unwrap(),
             _ => 0,
         };
         changes[0].check(held("Count"), &format!("changes of {id}"));
-        changes[1].check(held("Added"), &format!("changes of {id} that version N does not know"));
+        changes[1].check(
+            held("Added"),
+            &format!("changes of {id} that version N does not know"),
+        );
         let noted = told.notes[id].surely.load(Ordering::SeqCst) > 0;
-        assert!(!noted || entity.get("Note").is_some(), "the note of {id} is lost");
+        assert!(
+            !noted || entity.get("Note").is_some(),
+            "the note of {id} is lost"
+        );
         assert_eq!(held(UNKNOWN), 7, "what no version knows of {id}");
     }
     let declared = newer.entities().declared().await.unwrap();
     for own in P::SCHEMA.indexes {
-        assert!(declared.iter().any(|index| index.id() == own.id()), "{} is gone", own.id());
+        assert!(
+            declared.iter().any(|index| index.id() == own.id()),
+            "{} is gone",
+            own.id()
+        );
     }
     for index in &declared {
         assert_eq!(index.state, IndexState::Readable, "{}", index.id());
-        let found = newer.entities().scrub(&index.id(), ScrubMode::Report).await.unwrap();
+        let found = newer
+            .entities()
+            .scrub(&index.id(), ScrubMode::Report)
+            .await
+            .unwrap();
         assert_eq!(found.dangling, 0, "{}", index.id());
         assert_eq!(found.missing, 0, "{}", index.id());
         assert_eq!(found.taken_keys, 0, "{}", index.id());
     }
-    for unique in
-        P::SCHEMA.indexes.iter().filter(|index| index.uniqueness != table_core::manifest::Uniqueness::No)
+    for unique in P::SCHEMA
+        .indexes
+        .iter()
+        .filter(|index| index.uniqueness != table_core::manifest::Uniqueness::No)
     {
         let is_of = |row: &&Entity| unique.entity.admits(row);
-        let of: Vec<_> =
-            rows.iter().filter(is_of).filter_map(|row| row.get("Value")).map(|v| format!("{v:?}")).collect();
-        assert_eq!(of.iter().collect::<BTreeSet<_>>().len(), of.len(), "{of:?} of '{}'", unique.name);
+        let of: Vec<_> = rows
+            .iter()
+            .filter(is_of)
+            .filter_map(|row| row.get("Value"))
+            .map(|v| format!("{v:?}"))
+            .collect();
+        assert_eq!(
+            of.iter().collect::<BTreeSet<_>>().len(),
+            of.len(),
+            "{of:?} of '{}'",
+            unique.name
+        );
     }
 }
 

@@ -208,7 +208,8 @@ mod large_rows_and_indexes_of_a_later_program {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn on_disk() {
         built::<LargeTable<Large>, LargeIndexed>(|| Box::new(Embedded::new()), false).await;
-        built::<LargeTable<SealedLarge>, SealedLargeIndexed>(|| Box::new(Embedded::new()), true).await;
+        built::<LargeTable<SealedLarge>, SealedLargeIndexed>(|| Box::new(Embedded::new()), true)
+            .await;
     }
 }
 
@@ -228,23 +229,41 @@ async fn sweep(world: &World, clock: &Clock) -> ExpiryUpkeep {
     let (store, table) = (clock.over(&world.store), world.table(TABLE));
     // An operator has looked at the expiry in the manifest: on a service it is not obeyed otherwise.
     let sweeper = Sweeper::new(store).trust_expiry("Session", "until");
-    let sweeper = sweeper.tables([table.clone()]).with_options(world.options.clone());
-    let sweeper = sweeper.expire_every(Duration::ZERO).scrub_every(None).collect_every(None);
-    let report = sweeper.blobs(world.blobs.clone(), LargeOptions::default()).run_once().await.unwrap();
+    let sweeper = sweeper
+        .tables([table.clone()])
+        .with_options(world.options.clone());
+    let sweeper = sweeper
+        .expire_every(Duration::ZERO)
+        .scrub_every(None)
+        .collect_every(None);
+    let report = sweeper
+        .blobs(world.blobs.clone(), LargeOptions::default())
+        .run_once()
+        .await
+        .unwrap();
     assert_eq!(report.errors().count(), 0, "{report:?}");
-    report.tables[&table].expiry.clone().expect("a type that expires")
+    report.tables[&table]
+        .expiry
+        .clone()
+        .expect("a type that expires")
 }
 
 /// Asserts that the sweep has removed this number of entities, and nothing is due.
 fn swept(report: &ExpiryUpkeep, removed: u64, what: &str) {
-    assert_eq!((report.removed, report.failed), (removed, 0), "{what}: {report:?}");
+    assert_eq!(
+        (report.removed, report.failed),
+        (removed, 0),
+        "{what}: {report:?}"
+    );
     assert!(report.due.is_none(), "{what}: {report:?}");
 }
 
 /// The stored entities: rows that are neither index entries nor of the manifest.
 async fn entities(world: &World) -> Vec<Entity> {
     let (rows, _) = world.rows().await;
-    rows.into_iter().filter(|row| !row.is_index_entry()).collect()
+    rows.into_iter()
+        .filter(|row| !row.is_index_entry())
+        .collect()
 }
 
 /// Asserts that a write was refused for an index, and wrote nothing.
@@ -263,7 +282,9 @@ async fn life<P: Program<Of: Session>>(backends: Backends, sealed: bool, keyless
     let new = |r: u32, until| P::Of::new(r, &format!("name{r}"), until);
     let (soon, later) = (Some(clock.after(Clock::SECOND)), lasting(&clock));
     for r in 1..=4 {
-        own.put(&new(r, if r < 4 { soon } else { later })).await.unwrap();
+        own.put(&new(r, if r < 4 { soon } else { later }))
+            .await
+            .unwrap();
     }
     assert_eq!(own.numbers().await.unwrap(), [1, 2, 3, 4], "{what}");
     clock.advance(Clock::SECOND);
@@ -275,7 +296,13 @@ async fn life<P: Program<Of: Session>>(backends: Backends, sealed: bool, keyless
     own.check().await;
 
     // A renewal, and a claim of the key.
-    assert!(own.change(3, |session| session.renew(later)).await.unwrap_err().is_entity_not_found(), "{what}");
+    assert!(
+        own.change(3, |session| session.renew(later))
+            .await
+            .unwrap_err()
+            .is_entity_not_found(),
+        "{what}"
+    );
     all.change(3, |session| session.renew(later)).await.unwrap();
     let claimant = P::Of::new(2, "claimant", soon);
     own.put(&claimant).await.unwrap();
@@ -284,8 +311,16 @@ async fn life<P: Program<Of: Session>>(backends: Backends, sealed: bool, keyless
 
     // Set operations write what reads return.
     let renamed = own.rename_set("renamed").await.unwrap();
-    assert_eq!((renamed.written, renamed.failed), (2, 0), "{what}: {renamed:?}");
-    assert_eq!(all.read(1).await.unwrap(), Some(new(1, soon)), "{what}: an expired entity was renamed");
+    assert_eq!(
+        (renamed.written, renamed.failed),
+        (2, 0),
+        "{what}: {renamed:?}"
+    );
+    assert_eq!(
+        all.read(1).await.unwrap(),
+        Some(new(1, soon)),
+        "{what}: an expired entity was renamed"
+    );
     own.check().await;
     world.check(what).await;
 
@@ -297,7 +332,11 @@ async fn life<P: Program<Of: Session>>(backends: Backends, sealed: bool, keyless
                 assert_eq!(report.removed, 0, "{what}: {report:?}");
                 let why = report.due.as_ref().map(Due::to_string).unwrap_or_default();
                 assert!(why.contains(words), "{what}: {why}");
-                assert_eq!(entities(&world).await, before, "{what}: a sweep without keys");
+                assert_eq!(
+                    entities(&world).await,
+                    before,
+                    "{what}: a sweep without keys"
+                );
                 swept(&sweep(&world, &clock).await, 2, what);
             }
         }
@@ -307,13 +346,21 @@ async fn life<P: Program<Of: Session>>(backends: Backends, sealed: bool, keyless
     assert_eq!(all.numbers().await.unwrap(), [3, 4], "{what}");
     own.check().await;
     let of_large = what.contains("LargeTable");
-    assert_eq!(world.stored_blobs().await.len(), if of_large { 2 } else { 0 }, "{what}: blobs");
+    assert_eq!(
+        world.stored_blobs().await.len(),
+        if of_large { 2 } else { 0 },
+        "{what}: blobs"
+    );
 
     // Keys and values are free, and what is left goes by a set operation.
     own.put(&new(1, later)).await.unwrap();
     own.put(&new(2, soon)).await.unwrap();
     let deleted = own.delete_set().await.unwrap();
-    assert_eq!((deleted.written, deleted.failed), (3, 0), "{what}: {deleted:?}");
+    assert_eq!(
+        (deleted.written, deleted.failed),
+        (3, 0),
+        "{what}: {deleted:?}"
+    );
     assert_eq!(all.numbers().await.unwrap(), [2], "{what}");
     swept(&sweep(&world, &clock).await, 1, what);
     assert_eq!(world.stored_blobs().await.len(), 0, "{what}: blobs");
@@ -323,33 +370,58 @@ async fn life<P: Program<Of: Session>>(backends: Backends, sealed: bool, keyless
 }
 
 /// A plain program comes first; another program declares indexes of its rows. The plain program reads and is refused to write.
-async fn beside_plain<P: Program<Of: Session>, D: Program<Of: Session>>(backends: Backends, sealed: bool) {
+async fn beside_plain<P: Program<Of: Session>, D: Program<Of: Session>>(
+    backends: Backends,
+    sealed: bool,
+) {
     let what = std::any::type_name::<P>();
     let (world, clock) = world(backends, sealed).await;
     let own = P::open(&world).await.unwrap();
     let declaring = D::open(&world).await.unwrap();
     let soon = Some(clock.after(Clock::SECOND));
     for r in 1..=3 {
-        declaring.put(&D::Of::new(r, &format!("name{r}"), soon.filter(|_| r < 3))).await.unwrap();
+        declaring
+            .put(&D::Of::new(r, &format!("name{r}"), soon.filter(|_| r < 3)))
+            .await
+            .unwrap();
     }
     assert_eq!(own.numbers().await.unwrap(), [1, 2, 3], "{what}");
     clock.advance(Clock::SECOND);
-    assert_eq!((own.read(1).await.unwrap(), own.numbers().await.unwrap()), (None, vec![3]), "{what}");
+    assert_eq!(
+        (own.read(1).await.unwrap(), own.numbers().await.unwrap()),
+        (None, vec![3]),
+        "{what}"
+    );
 
     let (new, all) = (P::Of::new(1, "new", None), own.seeing_all());
     refused(&world, "an insert over an expired entity", own.put(&new)).await;
-    refused(&world, "a renewal", all.change(1, |session| session.renew(None))).await;
-    refused(&world, "a set update", async { own.rename_set("x").await.and_then(BulkSummary::into_result) })
-        .await;
-    refused(&world, "a set deletion", async { own.delete_set().await.and_then(BulkSummary::into_result) })
-        .await;
-    refused(&world, "a deletion of all", async { all.delete_set().await.and_then(BulkSummary::into_result) })
-        .await;
+    refused(
+        &world,
+        "a renewal",
+        all.change(1, |session| session.renew(None)),
+    )
+    .await;
+    refused(&world, "a set update", async {
+        own.rename_set("x").await.and_then(BulkSummary::into_result)
+    })
+    .await;
+    refused(&world, "a set deletion", async {
+        own.delete_set().await.and_then(BulkSummary::into_result)
+    })
+    .await;
+    refused(&world, "a deletion of all", async {
+        all.delete_set().await.and_then(BulkSummary::into_result)
+    })
+    .await;
 
     // The other program claims a value of an expired entity, and the sweep removes the rest.
     declaring.put(&D::Of::new(4, "name1", None)).await.unwrap();
     declaring.check().await;
-    assert_eq!(all.numbers().await.unwrap(), [2, 3, 4], "{what}: the owner is removed");
+    assert_eq!(
+        all.numbers().await.unwrap(),
+        [2, 3, 4],
+        "{what}: the owner is removed"
+    );
     swept(&sweep(&world, &clock).await, 1, what);
     declaring.check().await;
     assert_eq!(all.numbers().await.unwrap(), [3, 4], "{what}");
@@ -359,14 +431,19 @@ async fn beside_plain<P: Program<Of: Session>, D: Program<Of: Session>>(backends
 
 /// An older program knows one index; a later program has declared two more, one of them unique. Claims and set operations of the older program
 /// maintain all of them.
-async fn beside_older<P: Program<Of: Session>, D: Program<Of: Session>>(backends: Backends, sealed: bool) {
+async fn beside_older<P: Program<Of: Session>, D: Program<Of: Session>>(
+    backends: Backends,
+    sealed: bool,
+) {
     let what = std::any::type_name::<P>();
     let (world, clock) = world(backends, sealed).await;
     let declaring = D::open(&world).await.unwrap();
     let own = P::open(&world).await.unwrap();
     let soon = Some(clock.after(Clock::SECOND));
     for r in 1..=4 {
-        own.put(&P::Of::new(r, &format!("name{r}"), soon.filter(|_| r < 4))).await.unwrap();
+        own.put(&P::Of::new(r, &format!("name{r}"), soon.filter(|_| r < 4)))
+            .await
+            .unwrap();
     }
     declaring.check().await;
     let taken = own.put(&P::Of::new(5, "name1", None)).await.unwrap_err();
@@ -375,25 +452,45 @@ async fn beside_older<P: Program<Of: Session>, D: Program<Of: Session>>(backends
 
     // By an insert, by an update and by the key.
     own.put(&P::Of::new(5, "name1", None)).await.unwrap();
-    own.change(4, |session| session.rename("name2")).await.unwrap();
+    own.change(4, |session| session.rename("name2"))
+        .await
+        .unwrap();
     own.put(&P::Of::new(3, "name4", None)).await.unwrap();
     declaring.check().await;
     let all = own.seeing_all();
-    assert_eq!(all.numbers().await.unwrap(), [3, 4, 5], "{what}: owners are removed");
+    assert_eq!(
+        all.numbers().await.unwrap(),
+        [3, 4, 5],
+        "{what}: owners are removed"
+    );
 
     // By a set operation: the names of two expired entities.
     for r in [6, 7] {
-        own.put(&P::Of::new(r, &format!("renamed{}", r - 2), soon)).await.unwrap();
+        own.put(&P::Of::new(r, &format!("renamed{}", r - 2), soon))
+            .await
+            .unwrap();
     }
     let renamed = own.rename_set("renamed").await.unwrap();
-    assert_eq!((renamed.written, renamed.failed), (3, 0), "{what}: {renamed:?}");
+    assert_eq!(
+        (renamed.written, renamed.failed),
+        (3, 0),
+        "{what}: {renamed:?}"
+    );
     declaring.check().await;
-    assert_eq!(all.numbers().await.unwrap(), [3, 4, 5], "{what}: owners are removed");
+    assert_eq!(
+        all.numbers().await.unwrap(),
+        [3, 4, 5],
+        "{what}: owners are removed"
+    );
 
     own.put(&P::Of::new(8, "name8", soon)).await.unwrap();
     swept(&sweep(&world, &clock).await, 1, what);
     declaring.check().await;
-    assert_eq!(declaring.seeing_all().numbers().await.unwrap(), [3, 4, 5], "{what}");
+    assert_eq!(
+        declaring.seeing_all().numbers().await.unwrap(),
+        [3, 4, 5],
+        "{what}"
+    );
     world.check(what).await;
 }
 
@@ -407,13 +504,18 @@ async fn timed<P: Program<Of: Session>, D: Program<Of: Session>>(backends: Backe
         let until = Some(clock.after(hours * 3600 * Clock::SECOND));
         own.put(&P::Of::new(r, "name", until)).await.unwrap();
     }
-    own.put(&P::Of::new(4, "name", lasting(&clock))).await.unwrap();
+    own.put(&P::Of::new(4, "name", lasting(&clock)))
+        .await
+        .unwrap();
     swept(&sweep(&world, &clock).await, 2, what);
     assert_eq!(own.seeing_all().numbers().await.unwrap(), [3, 4], "{what}");
     clock.advance(2 * Clock::DAY);
     // The older program renews an entity: the entry of the index that it does not know moves.
     let later = Some(clock.after(Clock::DAY));
-    own.seeing_all().change(3, |session| session.renew(later)).await.unwrap();
+    own.seeing_all()
+        .change(3, |session| session.renew(later))
+        .await
+        .unwrap();
     swept(&sweep(&world, &clock).await, 0, what);
     clock.advance(Clock::DAY);
     swept(&sweep(&world, &clock).await, 1, what);
@@ -423,15 +525,21 @@ async fn timed<P: Program<Of: Session>, D: Program<Of: Session>>(backends: Backe
 
 /// A program stores values in blobs; a later one adds a unique index. While two entities have one value the index is not built, expired
 /// or not. After a sweep it is, and a claim of the later program removes an owner of the first with its blob.
-async fn built<P: Program<Of: Session>, D: Session + IndexedEntity>(backends: Backends, sealed: bool)
-where
+async fn built<P: Program<Of: Session>, D: Session + IndexedEntity>(
+    backends: Backends,
+    sealed: bool,
+) where
     LargeTable<D>: Program<Of = D>,
 {
     let what = std::any::type_name::<D>();
     let (mut world, clock) = world(backends, sealed).await;
     // The sweeper takes over the build that has failed, when the build has been silent for a lease.
-    world.options.timing =
-        Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO).unwrap();
+    world.options.timing = Timing::new(
+        Duration::from_secs(4),
+        Duration::from_secs(1),
+        Duration::ZERO,
+    )
+    .unwrap();
     world.options.cache = Duration::from_secs(1);
     let own = P::open(&world).await.unwrap();
     let (past, soon) = (Some(clock.now()), Some(clock.after(Clock::SECOND)));
@@ -441,19 +549,38 @@ where
     let later = <LargeTable<D> as Program>::open(&world).await.unwrap();
     let entities = later.entities().unwrap();
     entities.build("local").unwrap().run().await.unwrap();
-    let duplicates = entities.build("name").unwrap().run().await.unwrap_err().to_string();
+    let duplicates = entities
+        .build("name")
+        .unwrap()
+        .run()
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(duplicates.contains("name"), "{what}: {duplicates}");
     let report = sweep(&world, &clock).await;
-    assert_eq!((report.removed, report.failed), (1, 0), "{what}: {report:?}");
+    assert_eq!(
+        (report.removed, report.failed),
+        (1, 0),
+        "{what}: {report:?}"
+    );
     entities.build("name").unwrap().run().await.unwrap();
     later.check().await;
     assert_eq!(world.stored_blobs().await.len(), 2, "{what}");
 
-    refused(&world, "an insert past the index", own.put(&P::Of::new(9, "c", None))).await;
+    refused(
+        &world,
+        "an insert past the index",
+        own.put(&P::Of::new(9, "c", None)),
+    )
+    .await;
     clock.advance(Clock::SECOND);
     later.put(&D::new(4, "b", None)).await.unwrap();
     later.check().await;
-    assert_eq!(own.seeing_all().numbers().await.unwrap(), [2, 4], "{what}: the owner is removed");
+    assert_eq!(
+        own.seeing_all().numbers().await.unwrap(),
+        [2, 4],
+        "{what}: the owner is removed"
+    );
     assert_eq!(world.stored_blobs().await.len(), 2, "{what}: with its blob");
     world.check(what).await;
 }
@@ -484,27 +611,49 @@ mod versioned {
     }
 
     version!(V1, [], []);
-    version!(V2, [entity(version = 2, min_reader = 1, previous = V1)], [expires]);
+    version!(
+        V2,
+        [entity(version = 2, min_reader = 1, previous = V1)],
+        [expires]
+    );
     version!(V3, [entity(version = 3, min_reader = 1, previous = V2)], []);
 
     impl From<V1> for V2 {
         fn from(V1 { p, r, name, note }: V1) -> Self {
-            Self { p, r, name, note, until: None }
+            Self {
+                p,
+                r,
+                name,
+                note,
+                until: None,
+            }
         }
     }
 
     impl From<V2> for V3 {
-        fn from(V2 { p, r, name, note, .. }: V2) -> Self {
+        fn from(
+            V2 {
+                p, r, name, note, ..
+            }: V2,
+        ) -> Self {
             Self { p, r, name, note }
         }
     }
 
     pub(super) fn first(r: u32, name: &str) -> V1 {
-        V1 { p: "p".into(), r, name: name.into(), note: None }
+        V1 {
+            p: "p".into(),
+            r,
+            name: name.into(),
+            note: None,
+        }
     }
 
     pub(super) fn second(r: u32, name: &str, until: Option<Ticks>) -> V2 {
-        V2 { until, ..first(r, name).into() }
+        V2 {
+            until,
+            ..first(r, name).into()
+        }
     }
 }
 
@@ -513,7 +662,13 @@ mod versioned {
 async fn versions(backends: Backends) {
     use versioned::{V1, V2, V3, first, second};
     let (world, clock) = world(backends, false).await;
-    let open = || (world.store.clone(), world.table(TABLE), world.options.clone());
+    let open = || {
+        (
+            world.store.clone(),
+            world.table(TABLE),
+            world.options.clone(),
+        )
+    };
     let (store, table, with) = open();
     let older = IndexedTable::<V1>::open(store, table, with).await.unwrap();
     older.insert(&first(1, "one")).await.unwrap();
@@ -533,12 +688,29 @@ async fn versions(backends: Backends) {
     };
     older.update(&key(2), note).await.unwrap();
     older.move_to(&key(2), &older, &key(4)).await.unwrap();
-    let stored = newer.clone().with_hidden().get(&key(4)).await.unwrap().unwrap().into_inner();
-    assert_eq!((stored.until, stored.note.as_deref()), (past, Some("noted")), "the time stays");
+    let stored = newer
+        .clone()
+        .with_hidden()
+        .get(&key(4))
+        .await
+        .unwrap()
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        (stored.until, stored.note.as_deref()),
+        (past, Some("noted")),
+        "the time stays"
+    );
     let before = world.rows().await;
     let taken = older.insert(&first(5, "two")).await.unwrap_err();
     assert!(taken.is_unique_violation(), "{taken}");
-    assert!(older.insert(&first(4, "five")).await.unwrap_err().is_already_exists());
+    assert!(
+        older
+            .insert(&first(4, "five"))
+            .await
+            .unwrap_err()
+            .is_already_exists()
+    );
     assert_eq!(world.rows().await, before, "version 1 wrote something");
     newer.check().await;
 
@@ -548,7 +720,15 @@ async fn versions(backends: Backends) {
     swept(&sweep(&world, &clock).await, 1, "version 2");
     let left = |table: &IndexedTable<V2>| {
         let all = table.clone().with_hidden();
-        async move { all.query().all().await.unwrap().iter().map(|one| one.r).collect::<Vec<_>>() }
+        async move {
+            all.query()
+                .all()
+                .await
+                .unwrap()
+                .iter()
+                .map(|one| one.r)
+                .collect::<Vec<_>>()
+        }
     };
     assert_eq!(left(&newer).await, [1, 5]);
 
@@ -562,11 +742,19 @@ async fn versions(backends: Backends) {
 
     // Version 3 has no expiry: from then on nothing is swept, and programs of version 2 hide what has expired all the same.
     let (store, table, with) = open();
-    let latest = IndexedTable::<V3>::open(store, table.clone(), with).await.unwrap();
+    let latest = IndexedTable::<V3>::open(store, table.clone(), with)
+        .await
+        .unwrap();
     assert_eq!(latest.query().count().await.unwrap(), 2);
-    let sweeper =
-        Sweeper::new(world.store.clone()).tables([table.clone()]).with_options(world.options.clone());
-    let report = sweeper.expire_every(Duration::ZERO).scrub_every(None).run_once().await.unwrap();
+    let sweeper = Sweeper::new(world.store.clone())
+        .tables([table.clone()])
+        .with_options(world.options.clone());
+    let report = sweeper
+        .expire_every(Duration::ZERO)
+        .scrub_every(None)
+        .run_once()
+        .await
+        .unwrap();
     assert!(report.tables[&table].expiry.is_none(), "{report:?}");
     assert_eq!(left(&newer).await, [1, 5]);
     assert_eq!(newer.query().count().await.unwrap(), 1);
@@ -589,20 +777,46 @@ struct Room {
 async fn types(backends: Backends) {
     let (world, clock) = world(backends, false).await;
     let past = Some(clock.now());
-    let sessions = <IndexedTable<Indexed> as Program>::open(&world).await.unwrap();
-    let rooms = IndexedTable::<Room>::open(world.store.clone(), world.table(TABLE), world.options.clone())
+    let sessions = <IndexedTable<Indexed> as Program>::open(&world)
         .await
         .unwrap();
-    let room = |r: u32| Room { p: "p".into(), r, name: format!("name{r}"), until: past };
+    let rooms = IndexedTable::<Room>::open(
+        world.store.clone(),
+        world.table(TABLE),
+        world.options.clone(),
+    )
+    .await
+    .unwrap();
+    let room = |r: u32| Room {
+        p: "p".into(),
+        r,
+        name: format!("name{r}"),
+        until: past,
+    };
     let key = |r: u32| Room::key("p", r).unwrap();
     sessions.put(&Indexed::new(1, "name1", past)).await.unwrap();
     rooms.insert(&room(2)).await.unwrap();
-    assert_eq!(rooms.get(key(2)).await.unwrap().map(Stored::into_inner), Some(room(2)));
+    assert_eq!(
+        rooms.get(key(2)).await.unwrap().map(Stored::into_inner),
+        Some(room(2))
+    );
 
     // The key of an expired session is not free for a room, and that of a room never is.
     let before = world.rows().await;
-    assert!(rooms.insert(&room(1)).await.unwrap_err().is_already_exists());
-    assert!(sessions.put(&Indexed::new(2, "name2", None)).await.unwrap_err().is_already_exists());
+    assert!(
+        rooms
+            .insert(&room(1))
+            .await
+            .unwrap_err()
+            .is_already_exists()
+    );
+    assert!(
+        sessions
+            .put(&Indexed::new(2, "name2", None))
+            .await
+            .unwrap_err()
+            .is_already_exists()
+    );
     assert_eq!(world.rows().await, before);
 
     swept(&sweep(&world, &clock).await, 1, "sessions");
@@ -610,7 +824,11 @@ async fn types(backends: Backends) {
     rooms.insert(&room(1)).await.unwrap();
     rooms.check().await;
     for index in Indexed::SCHEMA.indexes {
-        let found = sessions.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
+        let found = sessions
+            .entities()
+            .scrub(&index.name, ScrubMode::Report)
+            .await
+            .unwrap();
         assert_eq!((found.entries, found.missing), (0, 0), "{}", index.name);
     }
 }

@@ -12,7 +12,8 @@ use table_core::store::Result;
 use table_core::typed::{EntriesOf, IndexedEntity};
 use table_encryption::Keys;
 use table_patterns::bulk::{
-    BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, operations,
+    BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where,
+    operations,
 };
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Mover, Moves as _, Place, Resources, TransactionProgress,
@@ -27,9 +28,10 @@ use table_patterns::wide::WideTable;
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
 use crate::world::{
-    Backends, Beside, Handle, Indexed, Large, LargeIndexed, Older, OpenBlobs, Plain, SECRET, SealedBlobs,
-    SealedIndexed, SealedLarge, SealedLargeIndexed, SealedOlder, SealedPlain, SealedSpread, SealedUnique,
-    SealedWide, Spread, TABLE, Thing, Unique, Upkeep as _, Wide, World, kek,
+    Backends, Beside, Handle, Indexed, Large, LargeIndexed, Older, OpenBlobs, Plain, SECRET,
+    SealedBlobs, SealedIndexed, SealedLarge, SealedLargeIndexed, SealedOlder, SealedPlain,
+    SealedSpread, SealedUnique, SealedWide, Spread, TABLE, Thing, Unique, Upkeep as _, Wide, World,
+    kek,
 };
 
 /// The expected result of a cell: success, or a refusal whose error contains these words.
@@ -93,7 +95,10 @@ const INDEXED: Row = Row {
     ..PLAIN
 };
 
-const UNIQUE: Row = Row { layout: "unique", ..INDEXED };
+const UNIQUE: Row = Row {
+    layout: "unique",
+    ..INDEXED
+};
 
 /// Plain rows, of which another program has declared an index.
 const DECLARED: Row = Row {
@@ -107,7 +112,10 @@ const DECLARED: Row = Row {
 };
 
 /// Indexed rows, of which a later program has declared one index more.
-const DECLARED_LATER: Row = Row { layout: "indexed, with an index of a later program", ..INDEXED };
+const DECLARED_LATER: Row = Row {
+    layout: "indexed, with an index of a later program",
+    ..INDEXED
+};
 
 const LARGE: Row = Row {
     layout: "large",
@@ -258,7 +266,10 @@ async fn expect<T: Debug>(
             let error = done.expect_err(what);
             let shown = format!("{error} {error:?}");
             assert!(shown.contains(words), "{what}: {error}");
-            assert!(!shown.contains(SECRET) || world.encrypted.is_none(), "{what}: {error}");
+            assert!(
+                !shown.contains(SECRET) || world.encrypted.is_none(),
+                "{what}: {error}"
+            );
             assert_eq!(world.rows().await, before, "{what} wrote something");
             false
         }
@@ -267,10 +278,21 @@ async fn expect<T: Debug>(
 
 async fn coordinator<H: Handle>(world: &World, from: &H, to: &H) -> Coordinator {
     let mover = Arc::new(Mover::new(from.clone(), to.clone()));
-    let resources = Resources::new().with_store("things", world.store.clone()).with_handler("mover", mover);
-    let queue = TableQueue::open(world.store.clone(), world.table("Queues").as_str(), "work").await.unwrap();
+    let resources = Resources::new()
+        .with_store("things", world.store.clone())
+        .with_handler("mover", mover);
+    let queue = TableQueue::open(world.store.clone(), world.table("Queues").as_str(), "work")
+        .await
+        .unwrap();
     let name = world.table("Transactions");
-    Coordinator::open(world.store.clone(), name.as_str(), Arc::new(queue), resources).await.unwrap()
+    Coordinator::open(
+        world.store.clone(),
+        name.as_str(),
+        Arc::new(queue),
+        resources,
+    )
+    .await
+    .unwrap()
 }
 
 async fn paths<H: Handle>(backends: Backends, sealed: bool, row: Row) {
@@ -289,8 +311,19 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     // The plain typed table.
     let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
-    let typed = async { Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?.insert(&one).await };
-    if expect(&world, &format!("{layout}: Table::insert"), row.typed_table, typed).await {
+    let typed = async {
+        Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?
+            .insert(&one)
+            .await
+    };
+    if expect(
+        &world,
+        &format!("{layout}: Table::insert"),
+        row.typed_table,
+        typed,
+    )
+    .await
+    {
         assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()));
     }
 
@@ -309,9 +342,15 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
     let bulk = async {
-        let upserts =
-            operations(&world.table(TABLE), stream::iter([one.clone()]), Operation::InsertOrReplace);
-        BulkWriter::new(world.store.clone()).write(upserts).await.and_then(BulkSummary::into_result)
+        let upserts = operations(
+            &world.table(TABLE),
+            stream::iter([one.clone()]),
+            Operation::InsertOrReplace,
+        );
+        BulkWriter::new(world.store.clone())
+            .write(upserts)
+            .await
+            .and_then(BulkSummary::into_result)
     };
     if expect(&world, &format!("{layout}: a bulk write"), row.bulk, bulk).await {
         assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()));
@@ -322,16 +361,40 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let own = H::open(&world).await;
     own.put(&one).await.unwrap();
     let (partition, name) = (PartitionKey::new("p").unwrap(), world.table(TABLE));
-    let delete = delete_partition(world.store.clone(), &name, &partition, BulkOptions::default());
-    let deleted = expect(&world, &format!("{layout}: delete_partition"), row.partition_delete, delete).await;
-    assert_eq!(own.read(&key).await.unwrap(), (!deleted).then(|| one.clone()));
+    let delete = delete_partition(
+        world.store.clone(),
+        &name,
+        &partition,
+        BulkOptions::default(),
+    );
+    let deleted = expect(
+        &world,
+        &format!("{layout}: delete_partition"),
+        row.partition_delete,
+        delete,
+    )
+    .await;
+    assert_eq!(
+        own.read(&key).await.unwrap(),
+        (!deleted).then(|| one.clone())
+    );
 
     // Upgrades.
     let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
     own.put(&one).await.unwrap();
-    let upgrade = async { Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?.upgrade_all().await };
-    expect(&world, &format!("{layout}: upgrade_all"), row.upgrade, upgrade).await;
+    let upgrade = async {
+        Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?
+            .upgrade_all()
+            .await
+    };
+    expect(
+        &world,
+        &format!("{layout}: upgrade_all"),
+        row.upgrade,
+        upgrade,
+    )
+    .await;
     assert_eq!(own.read(&key).await.unwrap(), Some(one));
 }
 
@@ -346,27 +409,53 @@ async fn eventual<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let process = coordinator(&world, &own, &other).await;
     let place = |table: &str, key: &Key| Place::new("things", world.table(table), key.clone());
     let upsert = async {
-        let plan = EventualTransaction::new().upsert("things", world.table(TABLE), two.to_entity()?);
+        let plan =
+            EventualTransaction::new().upsert("things", world.table(TABLE), two.to_entity()?);
         process.submit(&plan, Acknowledge::Applied).await
     };
-    let cell = if sealed { row.sealed_upsert } else { row.eventual_upsert };
-    if expect(&world, &format!("{layout}: an eventual upsert"), cell, upsert).await {
+    let cell = if sealed {
+        row.sealed_upsert
+    } else {
+        row.eventual_upsert
+    };
+    if expect(
+        &world,
+        &format!("{layout}: an eventual upsert"),
+        cell,
+        upsert,
+    )
+    .await
+    {
         assert_eq!(own.read(&new).await.unwrap(), Some(two.clone()));
     }
-    let missing =
-        EventualTransaction::new().move_entity(place(TABLE, &H::Of::key_of("p", 9)), place("Others", &key));
+    let missing = EventualTransaction::new()
+        .move_entity(place(TABLE, &H::Of::key_of("p", 9)), place("Others", &key));
     let refused = process.submit(&missing, Acknowledge::Applied).await;
     assert!(refused.is_err(), "{layout}: a move of a missing key");
     let plan = EventualTransaction::new().move_entity(place(TABLE, &key), place("Others", &key));
     let moved = process.submit(&plan, Acknowledge::Applied);
-    if expect(&world, &format!("{layout}: an eventual move"), row.eventual_move, moved).await {
+    if expect(
+        &world,
+        &format!("{layout}: an eventual move"),
+        row.eventual_move,
+        moved,
+    )
+    .await
+    {
         assert_eq!(own.read(&key).await.unwrap(), None);
         assert_eq!(other.read(&key).await.unwrap(), Some(one.clone()));
         own.put(&one).await.unwrap();
     }
     let plan = EventualTransaction::new().delete_if_exists(place(TABLE, &key));
     let deleted = process.submit(&plan, Acknowledge::Applied);
-    if expect(&world, &format!("{layout}: an eventual delete"), row.eventual_delete, deleted).await {
+    if expect(
+        &world,
+        &format!("{layout}: an eventual delete"),
+        row.eventual_delete,
+        deleted,
+    )
+    .await
+    {
         assert_eq!(own.read(&key).await.unwrap(), None);
         own.put(&one).await.unwrap();
     }
@@ -378,15 +467,27 @@ async fn eventual<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         assert_eq!(submitted.progress, row.move_by, "{layout}: move_by");
     }
     let moved = row.move_by == TransactionProgress::Applied;
-    assert_eq!(own.read(&key).await.unwrap(), (!moved).then(|| one.clone()), "{layout}: move_by");
-    assert_eq!(other.read(&key).await.unwrap(), moved.then(|| one.clone()), "{layout}: move_by");
+    assert_eq!(
+        own.read(&key).await.unwrap(),
+        (!moved).then(|| one.clone()),
+        "{layout}: move_by"
+    );
+    assert_eq!(
+        other.read(&key).await.unwrap(),
+        moved.then(|| one.clone()),
+        "{layout}: move_by"
+    );
     world.check(layout).await;
 }
 
 /// Returns a table in memory, and an empty table of the same name in the store.
 async fn to_copy<H: Handle>(backends: Backends, sealed: bool) -> (World, World) {
     let world = World::new(|| Box::new(Memory), sealed).await;
-    H::open(&world).await.put(&H::Of::new("p", 1)).await.unwrap();
+    H::open(&world)
+        .await
+        .put(&H::Of::new("p", 1))
+        .await
+        .unwrap();
     let target = world.twin(backends).await;
     (world, target)
 }
@@ -397,7 +498,11 @@ fn copy(from: &World, to: &World) -> CopyJob {
 }
 
 fn copy_with_blobs(from: &World, to: &World) -> CopyJob {
-    copy(from, to).with_blobs(from.blobs.clone(), to.blobs.clone(), LargeOptions::default().root)
+    copy(from, to).with_blobs(
+        from.blobs.clone(),
+        to.blobs.clone(),
+        LargeOptions::default().root,
+    )
 }
 
 async fn copies<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
@@ -424,10 +529,22 @@ async fn copies<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let plain = target.raw();
     plain.store.create_table(&plain.table(TABLE)).await.unwrap();
     let out = copy_with_blobs(&world, &plain);
-    expect(&plain, &format!("{layout}: a copy out"), Refused("does not encrypt"), out.run()).await;
+    expect(
+        &plain,
+        &format!("{layout}: a copy out"),
+        Refused("does not encrypt"),
+        out.run(),
+    )
+    .await;
     plain.assert_hidden(layout, SECRET).await;
     let out = copy_with_blobs(&world.raw(), &plain);
-    expect(&plain, &format!("{layout}: a copy of ciphertext"), Refused("rows_only"), out.run()).await;
+    expect(
+        &plain,
+        &format!("{layout}: a copy of ciphertext"),
+        Refused("rows_only"),
+        out.run(),
+    )
+    .await;
     copy(&world.raw(), &plain).rows_only().run().await.unwrap();
     let mut target = target;
     target.blobs = world.blobs.clone();
@@ -444,9 +561,19 @@ async fn sets<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     own.put(&one).await.unwrap();
     own.put(&other).await.unwrap();
     let deleted = async { own.delete_set().await.and_then(BulkSummary::into_result) };
-    let is_deleted = expect(&world, &format!("{layout}: query().delete"), row.move_within, deleted).await;
+    let is_deleted = expect(
+        &world,
+        &format!("{layout}: query().delete"),
+        row.move_within,
+        deleted,
+    )
+    .await;
     let left = own.read(&H::Of::key_of("p", 1)).await.unwrap();
-    assert_eq!(left, (!is_deleted).then(|| one.clone()), "{layout}: query().delete");
+    assert_eq!(
+        left,
+        (!is_deleted).then(|| one.clone()),
+        "{layout}: query().delete"
+    );
     assert_eq!(
         own.read(&H::Of::key_of("q", 2)).await.unwrap().as_ref(),
         Some(&other),
@@ -459,12 +586,23 @@ async fn sets<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     own.put(&other).await.unwrap();
     let updated = async { own.update_set().await.and_then(BulkSummary::into_result) };
     let mut expected = one;
-    if expect(&world, &format!("{layout}: query().update"), row.move_within, updated).await {
+    if expect(
+        &world,
+        &format!("{layout}: query().update"),
+        row.move_within,
+        updated,
+    )
+    .await
+    {
         expected.rename();
     }
     let updated = own.read(&H::Of::key_of("p", 1)).await.unwrap();
     assert_eq!(updated, Some(expected), "{layout}: query().update");
-    assert_eq!(own.read(&H::Of::key_of("q", 2)).await.unwrap(), Some(other), "{layout}: query().update");
+    assert_eq!(
+        own.read(&H::Of::key_of("q", 2)).await.unwrap(),
+        Some(other),
+        "{layout}: query().update"
+    );
 }
 
 /// Typed moves: within the partition, to another partition, and to another table.
@@ -480,12 +618,21 @@ async fn moves<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         if expect(&world, &format!("{layout}: move_to {to}"), cell, moved).await {
             assert_eq!(own.read(&key).await.unwrap(), None, "{layout}");
             let there = format!("{:?}", own.read(&to).await.unwrap());
-            assert!(there.contains("texttext") && there.contains("SECRET1"), "{layout}: {there}");
-            assert!(!own.move_entity(&key, &own, &to).await.unwrap(), "{layout}: nothing is left to move");
+            assert!(
+                there.contains("texttext") && there.contains("SECRET1"),
+                "{layout}: {there}"
+            );
+            assert!(
+                !own.move_entity(&key, &own, &to).await.unwrap(),
+                "{layout}: nothing is left to move"
+            );
         } else {
             assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()), "{layout}");
         }
-        assert!(own.move_entity(&key, &own, &key).await.is_err(), "{layout}: to where it is");
+        assert!(
+            own.move_entity(&key, &own, &key).await.is_err(),
+            "{layout}: to where it is"
+        );
     }
 }
 
@@ -496,7 +643,12 @@ async fn unencrypted<H: Handle>(backends: Backends) {
     let one = H::Of::new("p", 1);
     own.put(&one).await.unwrap();
     let raw = world.raw();
-    let written = async { H::open_in(&raw, TABLE).await?.put(&H::Of::new("p", 2)).await };
+    let written = async {
+        H::open_in(&raw, TABLE)
+            .await?
+            .put(&H::Of::new("p", 2))
+            .await
+    };
     expect(&raw, "without encryption", Refused("encrypt"), written).await;
     let group = async {
         let all = Table::<Entity>::new(raw.store.clone(), raw.table(TABLE))?;
@@ -505,9 +657,15 @@ async fn unencrypted<H: Handle>(backends: Backends) {
         group.commit().await
     };
     assert!(group.await.is_err());
-    let upserts =
-        operations(&raw.table(TABLE), stream::iter([H::Of::new("p", 4)]), Operation::InsertOrReplace);
-    let bulk = BulkWriter::new(raw.store.clone()).write(upserts).await.and_then(BulkSummary::into_result);
+    let upserts = operations(
+        &raw.table(TABLE),
+        stream::iter([H::Of::new("p", 4)]),
+        Operation::InsertOrReplace,
+    );
+    let bulk = BulkWriter::new(raw.store.clone())
+        .write(upserts)
+        .await
+        .and_then(BulkSummary::into_result);
     assert!(bulk.is_err());
     world.check("without encryption").await;
     assert_eq!(own.read(&H::Of::key_of("p", 1)).await.unwrap(), Some(one));
@@ -534,17 +692,31 @@ async fn rotation<H: Handle>(backends: Backends) {
     let new = world.sealed(Keys::new(kek(2)), |builder, _| builder);
     let own = H::open(&new).await;
     let reads = async |own: &H| {
-        assert_eq!(own.read(&H::Of::key_of("p", 1)).await.unwrap(), Some(one.clone()));
-        assert_eq!(own.read(&H::Of::key_of("p", 2)).await.unwrap(), Some(two.clone()));
+        assert_eq!(
+            own.read(&H::Of::key_of("p", 1)).await.unwrap(),
+            Some(one.clone())
+        );
+        assert_eq!(
+            own.read(&H::Of::key_of("p", 2)).await.unwrap(),
+            Some(two.clone())
+        );
     };
     reads(&own).await;
     let again = new.encrypted.clone().unwrap();
-    let again = again.migration(&table).with_reencryption().run().await.unwrap();
+    let again = again
+        .migration(&table)
+        .with_reencryption()
+        .run()
+        .await
+        .unwrap();
     assert!(again.skipped == 0 && again.changed >= 2, "{again:?}");
     reads(&own).await;
     new.check("a rotation").await;
     own.put(&H::Of::new("q", 3)).await.unwrap();
-    assert_eq!(own.read(&H::Of::key_of("q", 3)).await.unwrap(), Some(H::Of::new("q", 3)));
+    assert_eq!(
+        own.read(&H::Of::key_of("q", 3)).await.unwrap(),
+        Some(H::Of::new("q", 3))
+    );
 }
 
 /// A table from before encryption: a program with the marked type runs, the table is migrated, and then
@@ -556,8 +728,9 @@ async fn migration<P: Handle, S: Handle>(backends: Backends) {
         before.put(&P::Of::new("p", r)).await.unwrap();
     }
     let keys = || Keys::new(kek(1));
-    let mut marked =
-        world.sealed(keys(), |builder, table| builder.encrypt_type::<S::Of>(table).accept_plaintext(table));
+    let mut marked = world.sealed(keys(), |builder, table| {
+        builder.encrypt_type::<S::Of>(table).accept_plaintext(table)
+    });
     marked.migrating = true;
     let own = S::open(&marked).await;
     let [one, two, three] = [1, 2, 3].map(|r| S::Of::new("p", r));
@@ -568,16 +741,30 @@ async fn migration<P: Handle, S: Handle>(backends: Backends) {
     own.sweep_blobs().await;
     marked.check("a migration").await;
 
-    let strict =
-        world.sealed(keys(), |builder, table| builder.encrypt_type::<S::Of>(table).require_encryption(table));
+    let strict = world.sealed(keys(), |builder, table| {
+        builder
+            .encrypt_type::<S::Of>(table)
+            .require_encryption(table)
+    });
     let sweeps = strict.encrypted.clone().unwrap();
-    assert_eq!(sweeps.migration(&world.table(TABLE)).run().await.unwrap().skipped, 0);
+    assert_eq!(
+        sweeps
+            .migration(&world.table(TABLE))
+            .run()
+            .await
+            .unwrap()
+            .skipped,
+        0
+    );
     let own = S::open(&strict).await;
     for (r, value) in [(1, one), (2, two), (3, three)] {
         assert_eq!(own.read(&S::Of::key_of("p", r)).await.unwrap(), Some(value));
     }
     own.put(&S::Of::new("q", 4)).await.unwrap();
-    assert_eq!(own.read(&S::Of::key_of("q", 4)).await.unwrap(), Some(S::Of::new("q", 4)));
+    assert_eq!(
+        own.read(&S::Of::key_of("q", 4)).await.unwrap(),
+        Some(S::Of::new("q", 4))
+    );
     strict.check("after a migration").await;
 }
 
@@ -586,9 +773,19 @@ async fn delete_spread(backends: Backends) {
     let world = World::new(backends, false).await;
     let own = SpreadTable::<Spread>::open_in(&world, TABLE).await.unwrap();
     own.put(&Spread::new("p", 1)).await.unwrap();
-    for partition in own.stored_partitions(Spread::partition("p").unwrap()).unwrap() {
+    for partition in own
+        .stored_partitions(Spread::partition("p").unwrap())
+        .unwrap()
+    {
         let table = world.table(TABLE);
-        delete_partition(world.store.clone(), &table, &partition, BulkOptions::default()).await.unwrap();
+        delete_partition(
+            world.store.clone(),
+            &table,
+            &partition,
+            BulkOptions::default(),
+        )
+        .await
+        .unwrap();
     }
     assert_eq!(own.get(&Spread::key_of("p", 1)).await.unwrap(), None);
     assert!(world.rows().await.0.is_empty());
@@ -615,7 +812,8 @@ async fn slices(backends: Backends) {
 async fn sliced<T: Thing>(backends: Backends, sealed: bool) {
     let world = World::new(backends, sealed).await;
     let days = world.table("Days").to_string();
-    let slices = TimeSlices::<T>::new(world.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
+    let slices =
+        TimeSlices::<T>::new(world.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
     slices.insert(&T::new("p", 1)).await.unwrap();
     let slice = slices.table_for(Ticks::MIN).await.unwrap();
     let [key, to] = [1, 2].map(|r| T::key_of("p", r));
@@ -625,18 +823,32 @@ async fn sliced<T: Thing>(backends: Backends, sealed: bool) {
     world.check("a slice").await;
     if sealed {
         let both = world.sealed(Keys::new(kek(2)).with_key(kek(1)), |builder, _| builder);
-        let rotated = both.encrypted.clone().unwrap().rotation(slice.name()).run().await.unwrap();
+        let rotated = both
+            .encrypted
+            .clone()
+            .unwrap()
+            .rotation(slice.name())
+            .run()
+            .await
+            .unwrap();
         assert_eq!(rotated.skipped, 0);
         assert_eq!(rotated.changed, 1);
         let new = world.sealed(Keys::new(kek(2)), |builder, _| builder);
-        let slices = TimeSlices::<T>::new(new.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
+        let slices =
+            TimeSlices::<T>::new(new.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
         assert_eq!(slices.query().all().await.unwrap(), [read]);
     }
     let everything = table_core::query::Filter::ge("PartitionKey", "");
     let unchanged = Unchanged::Required;
-    delete_where(world.store.clone(), slice.name(), everything, unchanged, BulkOptions::default())
-        .await
-        .unwrap();
+    delete_where(
+        world.store.clone(),
+        slice.name(),
+        everything,
+        unchanged,
+        BulkOptions::default(),
+    )
+    .await
+    .unwrap();
     assert!(slices.query().all().await.unwrap().is_empty());
 }
 
@@ -645,7 +857,11 @@ async fn large_lookups(backends: Backends) {
     for sealed in [false, true] {
         let world = World::new(backends, sealed).await;
         if sealed {
-            found_by_index::<SealedLargeIndexed, _>(&world, SealedLargeIndexed::by_elsewhere("name1")).await;
+            found_by_index::<SealedLargeIndexed, _>(
+                &world,
+                SealedLargeIndexed::by_elsewhere("name1"),
+            )
+            .await;
         } else {
             found_by_index::<LargeIndexed, _>(&world, LargeIndexed::by_elsewhere("name1")).await;
         }
@@ -653,7 +869,8 @@ async fn large_lookups(backends: Backends) {
     }
     let world = World::new(backends, false).await;
     let (store, name) = (|| world.store.clone(), world.table(TABLE));
-    let opened = IndexedTable::<LargeIndexed>::open(store(), name.clone(), IndexOptions::default()).await;
+    let opened =
+        IndexedTable::<LargeIndexed>::open(store(), name.clone(), IndexOptions::default()).await;
     assert!(opened.unwrap_err().to_string().contains("LargeTable"));
     let opened = LargeTable::<LargeIndexed>::new(store(), name, world.blobs.clone());
     assert!(opened.unwrap_err().to_string().contains("LargeTable::open"));
@@ -671,7 +888,11 @@ where
     for to in [("p", 2), ("q", 2), ("q", 1), ("p", 1)] {
         let from = own.by(entries.clone()).all().await.unwrap();
         let from = from[0].entity_key().unwrap();
-        assert!(own.move_entity(from.key(), &own, &T::key_of(to.0, to.1)).await.unwrap());
+        assert!(
+            own.move_entity(from.key(), &own, &T::key_of(to.0, to.1))
+                .await
+                .unwrap()
+        );
         own.check().await;
     }
     assert_eq!(own.by(entries).all().await.unwrap(), [T::new("p", 1)]);
@@ -687,8 +908,14 @@ async fn missing_blobs(backends: Backends) {
     own.put(&Large::new("p", 1)).await.unwrap();
     let job = || copy(&world, &target);
     job().rows_only().run().await.unwrap();
-    assert!(job().rows_only().verify().await.unwrap().equal, "the rows are");
-    assert!(job().verify().await.is_err(), "and nobody looked for the blobs");
+    assert!(
+        job().rows_only().verify().await.unwrap().equal,
+        "the rows are"
+    );
+    assert!(
+        job().verify().await.is_err(),
+        "and nobody looked for the blobs"
+    );
     let with_blobs = || copy_with_blobs(&world, &target);
     assert!(!with_blobs().verify().await.unwrap().equal);
     with_blobs().run().await.unwrap();

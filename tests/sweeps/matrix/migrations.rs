@@ -24,7 +24,10 @@ on_every_layout!(upgraded);
 async fn versions(world: &World) -> [usize; 3] {
     let (rows, _) = world.raw().rows().await;
     let mut counts = [0; 3];
-    for row in rows.iter().filter(|row| row.get("EntityType").is_some() && !row.is_index_entry()) {
+    for row in rows
+        .iter()
+        .filter(|row| row.get("EntityType").is_some() && !row.is_index_entry())
+    {
         match row.get("EntityVersion") {
             Some(ValueRef::Int32(version)) => counts[usize::try_from(version).unwrap() - 1] += 1,
             _ => counts[0] += 1,
@@ -37,16 +40,31 @@ async fn versions(world: &World) -> [usize; 3] {
 fn in_small_pages(world: &World) -> (World, FaultInjector) {
     let faults = FaultInjector::new(1);
     let small: Arc<dyn TableStore> = Arc::new(SmallPageStore::new(3, world.store.clone()));
-    (world.through(Arc::new(Faulty::new(small, faults.clone()))), faults)
+    (
+        world.through(Arc::new(Faulty::new(small, faults.clone()))),
+        faults,
+    )
 }
 
 /// Runs an upgrade until the store fails. Returns the last place that it has reported.
-async fn interrupted<T: TableEntity>(upgrade: Upgrade<T>, faults: &FaultInjector) -> Option<UpgradeCursor> {
+async fn interrupted<T: TableEntity>(
+    upgrade: Upgrade<T>,
+    faults: &FaultInjector,
+) -> Option<UpgradeCursor> {
     let last = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&last);
     let keep = move |report: &UpgradeReport| seen.lock().unwrap().clone_from(&report.cursor);
-    faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Query).nth(3).times(1));
-    upgrade.on_progress(keep).run().await.expect_err("the third query fails");
+    faults.add(
+        FaultRule::new(Fault::FailBefore)
+            .on(OperationKind::Query)
+            .nth(3)
+            .times(1),
+    );
+    upgrade
+        .on_progress(keep)
+        .run()
+        .await
+        .expect_err("the third query fails");
     last.lock().unwrap().clone()
 }
 
@@ -73,7 +91,11 @@ where
 
     let before = world.rows().await;
     let plan = newest.upgrade().plan().await.unwrap();
-    assert_eq!((plan.older(), plan.upgraded, plan.failed), (10, 0, 0), "{what}: {plan:?}");
+    assert_eq!(
+        (plan.older(), plan.upgraded, plan.failed),
+        (10, 0, 0),
+        "{what}: {plan:?}"
+    );
     assert_eq!(plan.versions, [(1, 8), (2, 2), (3, 1)].into(), "{what}");
     assert_eq!(world.rows().await, before, "{what}: a plan writes nothing");
 
@@ -96,17 +118,36 @@ where
     world.check(what).await;
 
     // Nothing is lost, and the values are those of the conversions.
-    assert_eq!(newest.numbers().await.unwrap(), (1..=11).collect::<Vec<_>>(), "{what}");
+    assert_eq!(
+        newest.numbers().await.unwrap(),
+        (1..=11).collect::<Vec<_>>(),
+        "{what}"
+    );
     for r in 1..=11 {
         let read = newest.read(r).await.unwrap().unwrap();
-        assert_eq!((read.name(), read.secret()), (&*format!("name{r}!"), &*format!("SECRET{r}")), "{what}");
+        assert_eq!(
+            (read.name(), read.secret()),
+            (&*format!("name{r}!"), &*format!("SECRET{r}")),
+            "{what}"
+        );
     }
     let of_large = what.contains("LargeTable");
-    assert_eq!(world.stored_blobs().await.len(), if of_large { 11 } else { 0 }, "{what}: blobs");
+    assert_eq!(
+        world.stored_blobs().await.len(),
+        if of_large { 11 } else { 0 },
+        "{what}: blobs"
+    );
 
     // Version 2 goes on with the upgraded rows, version 1 is refused.
-    middle.change(1, |subject| subject.rename("changed")).await.unwrap();
-    assert_eq!(versions(&world).await, [0, 0, 11], "{what}: a row stays a row of version 3");
+    middle
+        .change(1, |subject| subject.rename("changed"))
+        .await
+        .unwrap();
+    assert_eq!(
+        versions(&world).await,
+        [0, 0, 11],
+        "{what}: a row stays a row of version 3"
+    );
     newest.check().await;
     let before = world.rows().await;
     let refused = [
@@ -115,14 +156,22 @@ where
         oldest.put(&A::Of::new(1)).await,
     ];
     assert!(refused.iter().all(Result::is_err), "{what}: {refused:?}");
-    assert_eq!(world.rows().await, before, "{what}: version 1 wrote an upgraded row");
+    assert_eq!(
+        world.rows().await,
+        before,
+        "{what}: version 1 wrote an upgraded row"
+    );
 
     // What version 1 writes after the upgrade is upgraded by the next one.
     oldest.put(&A::Of::new(12)).await.unwrap();
     assert_eq!(newest.upgrade().run().await.unwrap().upgraded, 1, "{what}");
     newest.check().await;
     let again = newest.upgrade().run().await.unwrap();
-    assert_eq!((again.upgraded, again.older(), again.rows), (0, 0, 12), "{what}");
+    assert_eq!(
+        (again.upgraded, again.older(), again.rows),
+        (0, 0, 12),
+        "{what}"
+    );
     world.check(what).await;
 }
 
@@ -139,10 +188,18 @@ async fn declared(backends: Backends) {
     }
     let name = Index::keyed("name", Placement::SamePartition, "", "name_{name}_{RowKey}").unwrap();
     let name = name.with_discriminator("EntityType", "Thing");
-    let auditor =
-        IndexedEntities::open(store(), table.clone(), vec![name], world.options.clone()).await.unwrap();
+    let auditor = IndexedEntities::open(store(), table.clone(), vec![name], world.options.clone())
+        .await
+        .unwrap();
     auditor.build("name").unwrap().run().await.unwrap();
-    assert_eq!(auditor.scrub("name", ScrubMode::Report).await.unwrap().entries, 4);
+    assert_eq!(
+        auditor
+            .scrub("name", ScrubMode::Report)
+            .await
+            .unwrap()
+            .entries,
+        4
+    );
 
     let newest = <Table<plain::V3> as Program>::open(&world).await.unwrap();
     let before = world.rows().await;
@@ -150,9 +207,15 @@ async fn declared(backends: Backends) {
     assert_eq!((plan.older(), plan.failed), (4, 0), "{plan:?}");
     let refused = newest.upgrade().run().await.unwrap_err().to_string();
     assert!(refused.contains("has the index 'name."), "{refused}");
-    assert_eq!(world.rows().await, before, "a refused upgrade wrote something");
+    assert_eq!(
+        world.rows().await,
+        before,
+        "a refused upgrade wrote something"
+    );
 
-    let newest = IndexedTable::<indexed::V3>::open(store(), table, world.options.clone()).await.unwrap();
+    let newest = IndexedTable::<indexed::V3>::open(store(), table, world.options.clone())
+        .await
+        .unwrap();
     for index in ["tag", "full", "sole", "copy"] {
         newest.entities().build(index).unwrap().run().await.unwrap();
     }
@@ -189,19 +252,33 @@ where
     let table = Table::<Entity>::new(open.store.clone(), open.table(TABLE)).unwrap();
     for r in 1..=3 {
         let row = A::Of::new(r).to_entity().unwrap();
-        table.store().write(table.name(), Operation::Insert(row)).await.unwrap();
+        table
+            .store()
+            .write(table.name(), Operation::Insert(row))
+            .await
+            .unwrap();
     }
     let before = open.rows().await;
     let plan = newest.upgrade().plan().await.unwrap();
     assert_eq!((plan.older(), plan.failed), (0, 3), "{what}: {plan:?}");
     let run = newest.upgrade().run().await.unwrap();
     assert_eq!((run.upgraded, run.failed), (0, 3), "{what}: {run:?}");
-    let texts: Vec<_> = run.failures.iter().map(|failure| failure.error.to_string()).collect();
+    let texts: Vec<_> = run
+        .failures
+        .iter()
+        .map(|failure| failure.error.to_string())
+        .collect();
     assert!(
-        texts.iter().all(|text| text.contains("plaintext") && !text.contains(SECRET)),
+        texts
+            .iter()
+            .all(|text| text.contains("plaintext") && !text.contains(SECRET)),
         "{what}: {texts:?}"
     );
-    assert_eq!(open.rows().await, before, "{what}: a failed upgrade wrote something");
+    assert_eq!(
+        open.rows().await,
+        before,
+        "{what}: a failed upgrade wrote something"
+    );
 
     let declared = open.sealed(Keys::new(kek(1)), |builder, table| {
         builder.encrypt_type::<C::Of>(table).accept_plaintext(table)
@@ -213,7 +290,11 @@ where
     let newest = C::open(&strict).await.unwrap();
     newest.check().await;
     for r in 1..=3 {
-        assert_eq!(newest.read(r).await.unwrap().unwrap().secret(), format!("SECRET{r}"), "{what}");
+        assert_eq!(
+            newest.read(r).await.unwrap().unwrap().secret(),
+            format!("SECRET{r}"),
+            "{what}"
+        );
     }
 }
 

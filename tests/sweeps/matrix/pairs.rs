@@ -92,7 +92,9 @@ async fn pair<A: Handle, B: Handle>(backends: Backends, second: Second) {
     .await;
     match (second, written) {
         (Refused(words), written) => {
-            let Err(error) = written else { panic!("{what} writes") };
+            let Err(error) = written else {
+                panic!("{what} writes")
+            };
             let error = error.to_string();
             assert!(error.contains(words), "{what}: {error}");
             assert_eq!(world.rows().await, before, "{what} wrote something");
@@ -114,7 +116,11 @@ async fn pair<A: Handle, B: Handle>(backends: Backends, second: Second) {
             let before = world.rows().await;
             let error = put(&first, 3).await.unwrap_err().to_string();
             assert!(error.contains(words), "after {what}: {error}");
-            assert_eq!(world.rows().await, before, "the first program wrote something after {what}");
+            assert_eq!(
+                world.rows().await,
+                before,
+                "the first program wrote something after {what}"
+            );
         }
     }
 }

@@ -111,7 +111,10 @@ const TABLE: &str = "Things";
 
 fn store() -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
-    (Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter)
+    (
+        Arc::new(Metered::new(MemoryStore::new(), meter.clone())),
+        meter,
+    )
 }
 
 /// Asserts that the row is still of version 3, with the property that version 2 does not know.
@@ -147,10 +150,24 @@ macro_rules! every_verb {
             .await
             .unwrap();
         is_third(&row().await, "update");
-        assert_eq!(row().await.get("gone"), None, "what version 2 knows it may clear");
-        older.merge(key(), &V2::patch().plain(1), IfMatch::Any).await.unwrap();
+        assert_eq!(
+            row().await.get("gone"),
+            None,
+            "what version 2 knows it may clear"
+        );
+        older
+            .merge(key(), &V2::patch().plain(1), IfMatch::Any)
+            .await
+            .unwrap();
         is_third(&row().await, "merge");
-        older.insert_or_merge(&V2 { name: "merged".into(), gone: None, ..second() }).await.unwrap();
+        older
+            .insert_or_merge(&V2 {
+                name: "merged".into(),
+                gone: None,
+                ..second()
+            })
+            .await
+            .unwrap();
         is_third(&row().await, "insert_or_merge");
         assert_eq!(older.upgrade_all().await.unwrap(), 0);
         let read = newer.get_existing(key()).await.unwrap();
@@ -180,16 +197,29 @@ async fn plain_tables() {
     let newer = Table::<V3>::new(store.clone(), TABLE).unwrap();
     newer.create_if_missing().await.unwrap();
     let (older, oldest) = (newer.view::<V2>().unwrap(), newer.view::<V1>().unwrap());
-    let row = async || store.get(newer.name(), key::<V2>().key(), None).await.unwrap().unwrap();
+    let row = async || {
+        store
+            .get(newer.name(), key::<V2>().key(), None)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     every_verb!(plain, &older, &newer, row);
 
     // In a group of one type, and in a group of several types.
     let mut group = older.group(V2::partition("p").unwrap());
-    group.merge(key::<V2>(), &V2::patch().plain(2), IfMatch::Any).unwrap();
+    group
+        .merge(key::<V2>(), &V2::patch().plain(2), IfMatch::Any)
+        .unwrap();
     group.commit().await.unwrap();
     is_third(&row().await, "group merge");
     let mut group = older.group(V2::partition("p").unwrap());
-    group.insert_or_merge(&V2 { name: "group".into(), ..second() }).unwrap();
+    group
+        .insert_or_merge(&V2 {
+            name: "group".into(),
+            ..second()
+        })
+        .unwrap();
     group.commit().await.unwrap();
     is_third(&row().await, "group insert_or_merge");
     assert_eq!(row().await.get("name"), Some(ValueRef::String("group")));
@@ -203,17 +233,33 @@ async fn plain_tables() {
     newer.upsert(&V3 { r: 2, ..third() }).await.unwrap();
     let there = V2::key("p", 2u32).unwrap();
     older.move_to(key(), &older, there.clone()).await.unwrap();
-    is_third(&store.get(older.name(), there.key(), None).await.unwrap().unwrap(), "move");
+    is_third(
+        &store
+            .get(older.name(), there.key(), None)
+            .await
+            .unwrap()
+            .unwrap(),
+        "move",
+    );
 
     // Version 1 cannot read the row.
     let there = V1::key("p", 2u32).unwrap();
     let error = oldest.get(there.clone()).await.unwrap_err().to_string();
     assert!(error.contains("at most version 1"), "{error}");
-    let error = oldest.upsert(&V1 { p: "p".into(), r: 2 }).await.unwrap_err().to_string();
+    let error = oldest
+        .upsert(&V1 {
+            p: "p".into(),
+            r: 2,
+        })
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("is stored in version 3"), "{error}");
 
     // The same number of requests as between programs of one version.
-    let (_, requests) = meter.measure(older.merge(there.cast(), &V2::patch().plain(3), IfMatch::Any)).await;
+    let (_, requests) = meter
+        .measure(older.merge(there.cast(), &V2::patch().plain(3), IfMatch::Any))
+        .await;
     assert_eq!(requests.total(), 2);
     let (_, requests) = meter.measure(older.get(V2::key("p", 2u32).unwrap())).await;
     assert_eq!(requests.total(), 1);
@@ -228,28 +274,47 @@ async fn a_row_that_names_no_reader() {
     newer.create_if_missing().await.unwrap();
     let mut row = third().to_entity().unwrap();
     row.properties_mut().remove("EntityReader");
-    store.write(newer.name(), Operation::Insert(row)).await.unwrap();
+    store
+        .write(newer.name(), Operation::Insert(row))
+        .await
+        .unwrap();
     let older = newer.view::<V2>().unwrap();
     for refused in [
         older.get(key()).await.map(drop),
         older.upsert(&second()).await.map(drop),
-        older.merge(key(), &V2::patch().plain(1), IfMatch::Any).await.map(drop),
+        older
+            .merge(key(), &V2::patch().plain(1), IfMatch::Any)
+            .await
+            .map(drop),
         older.insert_or_merge(&second()).await.map(drop),
         older.update(key(), |_| Ok(())).await.map(drop),
     ] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("version"), "{error}");
     }
-    assert_eq!(newer.get_existing(key()).await.unwrap().later, third().later);
+    assert_eq!(
+        newer.get_existing(key()).await.unwrap().later,
+        third().later
+    );
 }
 
 #[tokio::test]
 async fn indexed_tables() {
     use indexed::{V2, V3, key, second, third};
     let (store, _) = store();
-    let newer = IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
-    let older = IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
-    let row = async || store.get(newer.table().name(), key::<V2>().key(), None).await.unwrap().unwrap();
+    let newer = IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
+    let older = IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
+    let row = async || {
+        store
+            .get(newer.table().name(), key::<V2>().key(), None)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     every_verb!(indexed, &older, &newer, row);
 
     // Both programs read a payload of fields, of rows of both versions.
@@ -258,7 +323,10 @@ async fn indexed_tables() {
     struct Shown {
         shown: Option<i32>,
     }
-    older.merge(key(), &V2::patch().text("merged"), IfMatch::Any).await.unwrap();
+    older
+        .merge(key(), &V2::patch().text("merged"), IfMatch::Any)
+        .await
+        .unwrap();
     let mut read = older.get_existing(key()).await.unwrap();
     let set = |v: &mut V2| {
         (v.name, v.shown) = ("stored".into(), Some(5));
@@ -266,19 +334,39 @@ async fn indexed_tables() {
     };
     older.update_stored(&mut read, set).await.unwrap();
     is_third(&row().await, "update_stored");
-    let found = older.by(V2::by_name("p").name("stored")).project::<Shown>().all().await.unwrap();
+    let found = older
+        .by(V2::by_name("p").name("stored"))
+        .project::<Shown>()
+        .all()
+        .await
+        .unwrap();
     assert_eq!(found, [Shown { shown: Some(5) }]);
-    let entries = newer.entities().scrub("later", ScrubMode::Report).await.unwrap();
+    let entries = newer
+        .entities()
+        .scrub("later", ScrubMode::Report)
+        .await
+        .unwrap();
     assert_eq!(entries.entries, 1);
     assert_eq!(entries.missing, 0);
     assert_eq!(entries.dangling, 0);
-    let entries = newer.entities().scrub("name", ScrubMode::Report).await.unwrap();
+    let entries = newer
+        .entities()
+        .scrub("name", ScrubMode::Report)
+        .await
+        .unwrap();
     assert_eq!(entries.entries, 1);
     assert_eq!(entries.missing, 0);
     assert_eq!(entries.dangling, 0);
     // A replacement by version 2 has neither the value of version 3 nor its entry.
     older.upsert(&second()).await.unwrap();
-    assert_eq!(newer.by(V3::by_later("p").later("later")).count().await.unwrap(), 0);
+    assert_eq!(
+        newer
+            .by(V3::by_later("p").later("later"))
+            .count()
+            .await
+            .unwrap(),
+        0
+    );
     let mut group = older.group(V2::partition("p").unwrap());
     group.upsert(&second()).unwrap();
     group.commit().await.unwrap();
@@ -296,12 +384,24 @@ async fn large_tables() {
     let newer = LargeTable::<V3>::new(store.clone(), TABLE, blobs.clone()).unwrap();
     newer.create_if_missing().await.unwrap();
     let older = LargeTable::<V2>::new(store.clone(), TABLE, blobs.clone()).unwrap();
-    let row = async || store.get(newer.name(), key::<V1>().key(), None).await.unwrap().unwrap();
+    let row = async || {
+        store
+            .get(newer.name(), key::<V1>().key(), None)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     every_verb!(large, &older, &newer, row);
     let text = futures_util::stream::iter([Ok("streamed".repeat(10).into())]);
-    older.put_stream(key(), V2::TEXT, text, IfMatch::Any).await.unwrap();
+    older
+        .put_stream(key(), V2::TEXT, text, IfMatch::Any)
+        .await
+        .unwrap();
     is_third(&row().await, "put_stream");
-    assert_eq!(newer.get_existing(key()).await.unwrap().text, "streamed".repeat(10));
+    assert_eq!(
+        newer.get_existing(key()).await.unwrap().text,
+        "streamed".repeat(10)
+    );
 }
 
 #[tokio::test]
@@ -312,7 +412,13 @@ async fn spread_tables() {
     newer.create_if_missing().await.unwrap();
     let older = SpreadTable::<V2>::new(store.clone(), TABLE).unwrap();
     let place = older.stored_key(key::<V2>()).unwrap();
-    let row = async || store.get(newer.name(), &place, None).await.unwrap().unwrap();
+    let row = async || {
+        store
+            .get(newer.name(), &place, None)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     every_verb!(spread, &older, &newer, row);
 }
 
@@ -323,7 +429,14 @@ async fn wide_tables() {
     let newer = WideTable::<V3>::new(store.clone(), TABLE).unwrap();
     newer.create_if_missing().await.unwrap();
     let older = WideTable::<V2>::new(store.clone(), TABLE).unwrap();
-    let row = async || older.entities().get_existing(key::<V2>().key()).await.unwrap().into_inner();
+    let row = async || {
+        older
+            .entities()
+            .get_existing(key::<V2>().key())
+            .await
+            .unwrap()
+            .into_inner()
+    };
     every_verb!(wide, &older, &newer, row);
 }
 
@@ -335,7 +448,13 @@ async fn time_slices() {
     let older = TimeSlices::<V2>::new(store.clone(), "Days", Every::Day, |_| Ticks::MIN).unwrap();
     newer.insert(&third()).await.unwrap();
     let table = newer.table_name(Ticks::MIN).unwrap();
-    let row = async || store.get(&table, key::<V2>().key(), None).await.unwrap().unwrap();
+    let row = async || {
+        store
+            .get(&table, key::<V2>().key(), None)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     let update = |v: &mut V2| {
         v.name = "updated".into();
         Ok(())
@@ -344,7 +463,10 @@ async fn time_slices() {
     is_third(&row().await, "update");
     older.insert_or_merge(&second()).await.unwrap();
     is_third(&row().await, "insert_or_merge");
-    assert_eq!(newer.query().all().await.unwrap()[0].later.as_deref(), Some("later"));
+    assert_eq!(
+        newer.query().all().await.unwrap()[0].later.as_deref(),
+        Some("later")
+    );
     older.upsert(&second()).await.unwrap();
     is_second(&row().await, "upsert");
 }

@@ -50,10 +50,26 @@ where
     let later = of_versions(&world, &[2, 3]).await;
     let renamed = oldest.rename_set("one").await.unwrap();
     assert_eq!(counts(&renamed), (2, 0, 2), "{what}: {renamed:?}");
-    let errors = renamed.failures.iter().filter_map(|one| one.result.as_ref().err());
-    assert!(errors.clone().all(|error| error.to_string().contains("version")), "{what}: {renamed:?}");
-    assert_eq!(of_versions(&world, &[2, 3]).await, later, "{what}: version 1 wrote a later row");
-    assert_eq!(oldest.read(1).await.unwrap().unwrap().name(), "one1", "{what}");
+    let errors = renamed
+        .failures
+        .iter()
+        .filter_map(|one| one.result.as_ref().err());
+    assert!(
+        errors
+            .clone()
+            .all(|error| error.to_string().contains("version")),
+        "{what}: {renamed:?}"
+    );
+    assert_eq!(
+        of_versions(&world, &[2, 3]).await,
+        later,
+        "{what}: version 1 wrote a later row"
+    );
+    assert_eq!(
+        oldest.read(1).await.unwrap().unwrap().name(),
+        "one1",
+        "{what}"
+    );
 
     // Version 2 converts the rows of version 1. A row of version 3 stays one, with what only version 3 knows.
     let renamed = middle.rename_set("two").await.unwrap();
@@ -61,10 +77,20 @@ where
     assert_eq!(of_versions(&world, &[1]).await, [], "{what}");
     for r in 1..=4 {
         let read = newest.read(r).await.unwrap().unwrap();
-        assert_eq!((read.name(), read.secret()), (&*format!("two{r}"), &*format!("SECRET{r}")), "{what}");
-        assert!(!format!("{read:?}").contains("later: Some") || r == 4, "{what}: {read:?}");
+        assert_eq!(
+            (read.name(), read.secret()),
+            (&*format!("two{r}"), &*format!("SECRET{r}")),
+            "{what}"
+        );
+        assert!(
+            !format!("{read:?}").contains("later: Some") || r == 4,
+            "{what}: {read:?}"
+        );
     }
-    assert!(format!("{:?}", newest.read(4).await.unwrap()).contains("later: Some"), "{what}");
+    assert!(
+        format!("{:?}", newest.read(4).await.unwrap()).contains("later: Some"),
+        "{what}"
+    );
     newest.check().await;
     // What has the name already is not written.
     let again = middle.rename_set("two").await.unwrap();

@@ -130,11 +130,21 @@ mod layouts {
     }
 
     pub(super) fn plain() -> Plain {
-        Plain { p: "p".into(), r: 1, name: "one".into(), text: "text".repeat(20) }
+        Plain {
+            p: "p".into(),
+            r: 1,
+            name: "one".into(),
+            text: "text".repeat(20),
+        }
     }
 
     pub(super) fn large() -> Large {
-        Large { p: "p".into(), r: 2, name: "two".into(), text: "text".repeat(20) }
+        Large {
+            p: "p".into(),
+            r: 2,
+            name: "two".into(),
+            text: "text".repeat(20),
+        }
     }
 }
 
@@ -169,12 +179,22 @@ mod secrets {
     }
 
     pub(super) fn marked(r: u32) -> Marked {
-        Marked { p: "p".into(), r, name: "name".into(), secret: "secret".into() }
+        Marked {
+            p: "p".into(),
+            r,
+            name: "name".into(),
+            secret: "secret".into(),
+        }
     }
 }
 
 async fn stored(store: &dyn TableStore) -> StoredType {
-    let [stored] = Manifest::load(store, &table()).await.unwrap().types.try_into().unwrap();
+    let [stored] = Manifest::load(store, &table())
+        .await
+        .unwrap()
+        .types
+        .try_into()
+        .unwrap();
     stored
 }
 
@@ -182,7 +202,10 @@ async fn stored(store: &dyn TableStore) -> StoredType {
 async fn say(store: &dyn TableStore, change: impl FnOnce(&mut StoredType)) {
     let mut said = stored(store).await;
     change(&mut said);
-    store.write(&table(), said.operation().unwrap()).await.unwrap();
+    store
+        .write(&table(), said.operation().unwrap())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,27 +214,70 @@ async fn versions_grow() {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
     let said = async || {
-        let StoredType { version, reader, .. } = stored(&*store).await;
+        let StoredType {
+            version, reader, ..
+        } = stored(&*store).await;
         (version, reader)
     };
-    IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
     assert_eq!(said().await, (2, 2));
-    let (_, again) =
-        meter.measure(IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local())).await;
-    let (_, older) =
-        meter.measure(IndexedTable::<V1>::open(store.clone(), TABLE, IndexOptions::local())).await;
+    let (_, again) = meter
+        .measure(IndexedTable::<V2>::open(
+            store.clone(),
+            TABLE,
+            IndexOptions::local(),
+        ))
+        .await;
+    let (_, older) = meter
+        .measure(IndexedTable::<V1>::open(
+            store.clone(),
+            TABLE,
+            IndexOptions::local(),
+        ))
+        .await;
     assert_eq!(said().await, (2, 2), "an earlier version says nothing new");
-    assert_eq!(older.total(), again.total(), "an earlier version says nothing new");
-    let (_, newer) =
-        meter.measure(IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local())).await;
-    assert_eq!(said().await, (3, 2), "a later one writes it once, and reads what is there then");
-    assert_eq!(newer.total(), again.total() + 2, "a later one writes it once, and reads what is there then");
-    let (_, newer) =
-        meter.measure(IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local())).await;
+    assert_eq!(
+        older.total(),
+        again.total(),
+        "an earlier version says nothing new"
+    );
+    let (_, newer) = meter
+        .measure(IndexedTable::<V3>::open(
+            store.clone(),
+            TABLE,
+            IndexOptions::local(),
+        ))
+        .await;
+    assert_eq!(
+        said().await,
+        (3, 2),
+        "a later one writes it once, and reads what is there then"
+    );
+    assert_eq!(
+        newer.total(),
+        again.total() + 2,
+        "a later one writes it once, and reads what is there then"
+    );
+    let (_, newer) = meter
+        .measure(IndexedTable::<V3>::open(
+            store.clone(),
+            TABLE,
+            IndexOptions::local(),
+        ))
+        .await;
     assert_eq!(said().await, (3, 2));
     assert_eq!(newer.total(), again.total());
-    let row =
-        store.get(&table(), &Key::new("~~manifest", "type~Thing").unwrap(), None).await.unwrap().unwrap();
+    let row = store
+        .get(
+            &table(),
+            &Key::new("~~manifest", "type~Thing").unwrap(),
+            None,
+        )
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(row.get("Version"), Some(ValueRef::Int32(3)));
     assert_eq!(row.get("Reader"), Some(ValueRef::Int32(2)));
     assert_eq!(row.get("Layout"), Some(ValueRef::String("\"plain\"")));
@@ -221,16 +287,24 @@ async fn versions_grow() {
 #[tokio::test(start_paused = true)]
 async fn plain_and_large() {
     use layouts::{Large, Other, Plain, Short, large, plain};
-    let (store, blobs): (Arc<dyn TableStore>, _) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
-    let before = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let (store, blobs): (Arc<dyn TableStore>, _) =
+        (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
+    let before = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
     before.insert(&plain()).await.unwrap();
     assert_eq!(stored(&*store).await.layout, Layout::Plain);
     let options = || (LargeOptions::default(), IndexOptions::local());
     let (large_options, indexes) = options();
     let after =
-        LargeTable::<Large>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes).await.unwrap();
+        LargeTable::<Large>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes)
+            .await
+            .unwrap();
     after.insert(&large()).await.unwrap();
-    assert_eq!(stored(&*store).await.layout.to_json(), r#"{"large":{"properties":["text"]}}"#);
+    assert_eq!(
+        stored(&*store).await.layout.to_json(),
+        r#"{"large":{"properties":["text"]}}"#
+    );
 
     // A program that declares the text as a plain property can no longer write, but still reads.
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -239,35 +313,72 @@ async fn plain_and_large() {
         before.insert(&Plain { r: 3, ..plain() }).await.map(drop),
         before.upsert(&plain()).await.map(drop),
         before.update(key(), |_| Ok(())).await.map(drop),
-        before.merge(key(), &Plain::patch().text("merged"), IfMatch::Any).await.map(drop),
+        before
+            .merge(key(), &Plain::patch().text("merged"), IfMatch::Any)
+            .await
+            .map(drop),
         before.delete(key(), IfMatch::Any).await.map(drop),
     ];
     for refused in refused {
-        check(&refused.unwrap_err(), "with large values of text in blobs", " as rows of one entity each:");
+        check(
+            &refused.unwrap_err(),
+            "with large values of text in blobs",
+            " as rows of one entity each:",
+        );
     }
-    assert_eq!(before.by(Plain::by_name("p").name("one")).all().await.unwrap(), [plain()]);
+    assert_eq!(
+        before
+            .by(Plain::by_name("p").name("one"))
+            .all()
+            .await
+            .unwrap(),
+        [plain()]
+    );
     let opened = [
         IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await,
-        IndexedTable::<Plain>::open_to_read(store.clone(), TABLE, Vec::new(), IndexOptions::local()).await,
+        IndexedTable::<Plain>::open_to_read(
+            store.clone(),
+            TABLE,
+            Vec::new(),
+            IndexOptions::local(),
+        )
+        .await,
     ];
     for opened in opened {
-        check(&opened.unwrap_err(), "with large values of text in blobs", " as rows of one entity each:");
+        check(
+            &opened.unwrap_err(),
+            "with large values of text in blobs",
+            " as rows of one entity each:",
+        );
     }
 
     // A type without the property does not change its layout. A type with another large property adds that
     // property.
-    let short = IndexedTable::<Short>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let short = IndexedTable::<Short>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
     let rename = |short: &mut Short| {
         short.name = "three".into();
         Ok(())
     };
-    short.update(Short::key("p", 2u32).unwrap(), rename).await.unwrap();
-    let read = after.get_existing(Large::key("p", 2u32).unwrap()).await.unwrap();
+    short
+        .update(Short::key("p", 2u32).unwrap(), rename)
+        .await
+        .unwrap();
+    let read = after
+        .get_existing(Large::key("p", 2u32).unwrap())
+        .await
+        .unwrap();
     assert_eq!(read.name.as_str(), "three");
     assert_eq!(read.text, large().text);
     let (large_options, indexes) = options();
-    LargeTable::<Other>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes).await.unwrap();
-    assert_eq!(stored(&*store).await.layout.to_json(), r#"{"large":{"properties":["other","text"]}}"#);
+    LargeTable::<Other>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes)
+        .await
+        .unwrap();
+    assert_eq!(
+        stored(&*store).await.layout.to_json(),
+        r#"{"large":{"properties":["other","text"]}}"#
+    );
     after.upsert(&large()).await.unwrap();
 }
 
@@ -282,12 +393,20 @@ fn check(error: &Error, stored: &str, mine: &str) {
 async fn other_layouts() {
     use layouts::{Plain, plain};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
-    let spread = Layout::Spread { buckets: 4, salt: "x".into() };
+    IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
+    let spread = Layout::Spread {
+        buckets: 4,
+        salt: "x".into(),
+    };
     for (layout, named) in [
         (Layout::Wide, "wide entities of several rows"),
         (spread, "rows spread over 4 buckets by the salt \"x\""),
-        (Layout::from_json(r#"{"folded":3}"#), r#"a layout that this program does not know, {"folded":3}"#),
+        (
+            Layout::from_json(r#"{"folded":3}"#),
+            r#"a layout that this program does not know, {"folded":3}"#,
+        ),
     ] {
         say(&*store, |said| said.layout = layout.clone()).await;
         let opened = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await;
@@ -306,8 +425,13 @@ struct Sealed {
 impl Sealed {
     fn new() -> Self {
         let raw: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-        let store = EncryptedStore::builder(raw.clone(), Keys::new(kek(1))).build().unwrap();
-        Self { raw, store: Arc::new(store) }
+        let store = EncryptedStore::builder(raw.clone(), Keys::new(kek(1)))
+            .build()
+            .unwrap();
+        Self {
+            raw,
+            store: Arc::new(store),
+        }
     }
 }
 
@@ -316,32 +440,81 @@ async fn a_writer_without_marks() {
     use secrets::{Marked, Open, marked};
     let Sealed { raw, store } = Sealed::new();
     // The program from before the mark.
-    let before = IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local()).await.unwrap();
-    let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let before = IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
+    let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
     things.insert(&marked(1)).await.unwrap();
-    assert_eq!(stored(&*raw).await.encrypted.into_iter().collect::<Vec<_>>(), ["secret"]);
+    assert_eq!(
+        stored(&*raw)
+            .await
+            .encrypted
+            .into_iter()
+            .collect::<Vec<_>>(),
+        ["secret"]
+    );
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let open = Open { p: "p".into(), r: 2, name: "name".into(), secret: "secret".into() };
+    let open = Open {
+        p: "p".into(),
+        r: 2,
+        name: "name".into(),
+        secret: "secret".into(),
+    };
     let refused = [
         before.insert(&open).await.unwrap_err(),
-        IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local()).await.unwrap_err(),
+        IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local())
+            .await
+            .unwrap_err(),
     ];
     for error in refused {
         let text = error.to_string();
-        assert!(text.contains("'secret'") && text.contains("encrypted"), "{text}");
+        assert!(
+            text.contains("'secret'") && text.contains("encrypted"),
+            "{text}"
+        );
     }
     // Every handle gets the encrypted names of the manifest, in a program whose store does not know the names
     // yet.
-    let store = EncryptedStore::builder(raw.clone(), Keys::new(kek(1))).build().unwrap();
-    let any =
-        IndexedEntities::open(Arc::new(store), table(), Vec::new(), IndexOptions::local()).await.unwrap();
-    let entity = Entity::new("p", "0000000003").unwrap().with("EntityType", "Thing").with("name", "x");
-    let error = any.insert(entity.clone().with("secret", "plain")).await.unwrap_err().to_string();
-    assert!(error.contains("'secret' as encrypted") && !error.contains("plain\""), "{error}");
-    any.insert(Entity::new("p", "4").unwrap().with("EntityType", "Other").with("secret", "x")).await.unwrap();
-    any.insert(entity.with_encrypted("secret", "sealed")).await.unwrap();
-    let rows = raw.query_all(&table(), &table_core::query::Query::new()).await.unwrap();
-    assert!(rows.iter().all(|row| row.get("secret") != Some(ValueRef::String("plain"))));
+    let store = EncryptedStore::builder(raw.clone(), Keys::new(kek(1)))
+        .build()
+        .unwrap();
+    let any = IndexedEntities::open(Arc::new(store), table(), Vec::new(), IndexOptions::local())
+        .await
+        .unwrap();
+    let entity = Entity::new("p", "0000000003")
+        .unwrap()
+        .with("EntityType", "Thing")
+        .with("name", "x");
+    let error = any
+        .insert(entity.clone().with("secret", "plain"))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("'secret' as encrypted") && !error.contains("plain\""),
+        "{error}"
+    );
+    any.insert(
+        Entity::new("p", "4")
+            .unwrap()
+            .with("EntityType", "Other")
+            .with("secret", "x"),
+    )
+    .await
+    .unwrap();
+    any.insert(entity.with_encrypted("secret", "sealed"))
+        .await
+        .unwrap();
+    let rows = raw
+        .query_all(&table(), &table_core::query::Query::new())
+        .await
+        .unwrap();
+    assert!(
+        rows.iter()
+            .all(|row| row.get("secret") != Some(ValueRef::String("plain")))
+    );
 }
 
 /// Without keys, an index over encrypted values is refused by name: for a build, a scrub and a write. Other
@@ -350,19 +523,29 @@ async fn a_writer_without_marks() {
 async fn maintenance_without_keys() {
     use secrets::{Marked, marked};
     let Sealed { raw, store } = Sealed::new();
-    let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local()).await.unwrap();
+    let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local())
+        .await
+        .unwrap();
     for r in 0..3 {
         things.insert(&marked(r)).await.unwrap();
     }
-    let keeper = IndexedEntities::open_for_upkeep(raw.clone(), table(), IndexOptions::local()).await.unwrap();
+    let keeper = IndexedEntities::open_for_upkeep(raw.clone(), table(), IndexOptions::local())
+        .await
+        .unwrap();
     let refused = [
         keeper.scrub("all", ScrubMode::Repair).await.map(drop),
         keeper.build("all").map(drop),
-        keeper.list("all", &Key::new("p", "all_name").unwrap()).await.map(drop),
+        keeper
+            .list("all", &Key::new("p", "all_name").unwrap())
+            .await
+            .map(drop),
     ];
     for refused in refused {
         let error = refused.unwrap_err().to_string();
-        assert!(error.contains("'all.") && error.contains("'secret'"), "{error}");
+        assert!(
+            error.contains("'all.") && error.contains("'secret'"),
+            "{error}"
+        );
     }
     let found = keeper.scrub("name", ScrubMode::Report).await.unwrap();
     assert_eq!(found.entries, 3);
@@ -371,19 +554,38 @@ async fn maintenance_without_keys() {
 
     // A program that defines the index itself gets the same error, and so does a program that writes the
     // entities.
-    let full = Index::keyed("mine", Placement::SamePartition, "{PartitionKey}", "mine_{RowKey}").unwrap();
-    let full = full.with_discriminator("EntityType", "Thing").with_payload(Payload::Full);
-    let own = IndexedEntities::open(raw.clone(), table(), vec![full], IndexOptions::local()).await.unwrap();
+    let full = Index::keyed(
+        "mine",
+        Placement::SamePartition,
+        "{PartitionKey}",
+        "mine_{RowKey}",
+    )
+    .unwrap();
+    let full = full
+        .with_discriminator("EntityType", "Thing")
+        .with_payload(Payload::Full);
+    let own = IndexedEntities::open(raw.clone(), table(), vec![full], IndexOptions::local())
+        .await
+        .unwrap();
     let error = own.build("mine").map(drop).unwrap_err().to_string();
-    assert!(error.contains("'mine.") && error.contains("'secret'"), "{error}");
-    let thing = Entity::new("p", "0000000009").unwrap().with("EntityType", "Thing").with("name", "x");
+    assert!(
+        error.contains("'mine.") && error.contains("'secret'"),
+        "{error}"
+    );
+    let thing = Entity::new("p", "0000000009")
+        .unwrap()
+        .with("EntityType", "Thing")
+        .with("name", "x");
     let error = own.insert(thing).await.unwrap_err().to_string();
     assert!(error.contains("'secret'"), "{error}");
-    own.insert(Entity::new("p", "9").unwrap().with("EntityType", "Other")).await.unwrap();
+    own.insert(Entity::new("p", "9").unwrap().with("EntityType", "Other"))
+        .await
+        .unwrap();
 
     // With keys all indexes are maintained.
-    let keeper =
-        IndexedEntities::open_for_upkeep(store.clone(), table(), IndexOptions::local()).await.unwrap();
+    let keeper = IndexedEntities::open_for_upkeep(store.clone(), table(), IndexOptions::local())
+        .await
+        .unwrap();
     for index in ["all", "name"] {
         let found = keeper.scrub(index, ScrubMode::Repair).await.unwrap();
         assert_eq!(found.entries, 3, "{index}");

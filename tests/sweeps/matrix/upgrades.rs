@@ -95,24 +95,39 @@ fn table() -> TableName {
 /// Returns a store and the meter of its requests.
 fn store() -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
-    (Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter)
+    (
+        Arc::new(Metered::new(MemoryStore::new(), meter.clone())),
+        meter,
+    )
 }
 
 /// Adds a property that no version declares to the rows of the type, and returns the rows.
 async fn with_unknown(store: &dyn TableStore, name: &str) -> Vec<Entity> {
     let rows = store.query_all(&table(), &Query::new()).await.unwrap();
-    rows.into_iter().filter(|row| row.get(name).is_some()).collect()
+    rows.into_iter()
+        .filter(|row| row.get(name).is_some())
+        .collect()
 }
 
 async fn insert_raw(store: &dyn TableStore, row: Entity) {
-    store.write(&table(), Operation::Insert(row.with("Unknown", 7))).await.unwrap();
+    store
+        .write(&table(), Operation::Insert(row.with("Unknown", 7)))
+        .await
+        .unwrap();
 }
 
 fn is_upgraded(rows: &[Entity], count: usize) {
     assert_eq!(rows.len(), count);
     for row in rows {
-        assert_eq!(row.get("EntityVersion"), Some(ValueRef::Int32(2)), "{row:?}");
-        assert!(row.get("full").is_some() && row.get("name").is_none(), "{row:?}");
+        assert_eq!(
+            row.get("EntityVersion"),
+            Some(ValueRef::Int32(2)),
+            "{row:?}"
+        );
+        assert!(
+            row.get("full").is_some() && row.get("name").is_none(),
+            "{row:?}"
+        );
     }
 }
 
@@ -133,17 +148,31 @@ async fn indexed_tables() {
         insert_raw(&*store, first(r).to_entity().unwrap()).await;
     }
     newer.insert(&second(5)).await.unwrap();
-    assert_eq!(newer.by(V2::by_elsewhere("name3!")).count().await.unwrap(), 0);
+    assert_eq!(
+        newer.by(V2::by_elsewhere("name3!")).count().await.unwrap(),
+        0
+    );
     assert_eq!(newer.upgrade_all().await.unwrap(), 5);
     is_upgraded(&with_unknown(&*store, "Unknown").await, 5);
     for index in ["code", "full", "elsewhere", "sole"] {
-        let found = newer.entities().scrub(index, ScrubMode::Report).await.unwrap();
+        let found = newer
+            .entities()
+            .scrub(index, ScrubMode::Report)
+            .await
+            .unwrap();
         assert_eq!(found.entries, 6, "{index}");
         assert_eq!(found.dangling, 0, "{index}");
         assert_eq!(found.missing, 0, "{index}");
     }
-    assert_eq!(newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(), [second(3)]);
-    assert_eq!(meter.measure(newer.upgrade_all()).await.1.total(), 1, "a page");
+    assert_eq!(
+        newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(),
+        [second(3)]
+    );
+    assert_eq!(
+        meter.measure(newer.upgrade_all()).await.1.total(),
+        1,
+        "a page"
+    );
 }
 
 /// A correct entry is not written again: one request per entity.
@@ -175,25 +204,59 @@ async fn an_entry_that_stays_costs_nothing() {
         }
         impl From<V1> for V2 {
             fn from(V1 { p, r, code }: V1) -> Self {
-                Self { p, r, code, more: None }
+                Self {
+                    p,
+                    r,
+                    code,
+                    more: None,
+                }
             }
         }
     }
     let (store, meter) = store();
     let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let older = IndexedTable::<V1>::open(store.clone(), TABLE, options()).await.unwrap();
+    let older = IndexedTable::<V1>::open(store.clone(), TABLE, options())
+        .await
+        .unwrap();
     for r in 0..10 {
-        older.insert(&V1 { p: "p".into(), r, code: 1 }).await.unwrap();
+        older
+            .insert(&V1 {
+                p: "p".into(),
+                r,
+                code: 1,
+            })
+            .await
+            .unwrap();
     }
-    let newer = IndexedTable::<V2>::open(store.clone(), TABLE, options()).await.unwrap();
+    let newer = IndexedTable::<V2>::open(store.clone(), TABLE, options())
+        .await
+        .unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
     assert_eq!(upgraded.unwrap(), 10);
     assert_eq!(requests.total(), 1 + 10);
-    assert_eq!(newer.by(V2::by_code("p").code(1)).count().await.unwrap(), 10);
-    assert_eq!(newer.entities().scrub("code", ScrubMode::Report).await.unwrap().missing, 0);
+    assert_eq!(
+        newer.by(V2::by_code("p").code(1)).count().await.unwrap(),
+        10
+    );
+    assert_eq!(
+        newer
+            .entities()
+            .scrub("code", ScrubMode::Report)
+            .await
+            .unwrap()
+            .missing,
+        0
+    );
     let rows = store.query_all(&table(), &Query::new()).await.unwrap();
-    assert_eq!(older.upgrade_all().await.unwrap(), 0, "an older program leaves them alone");
-    assert_eq!(store.query_all(&table(), &Query::new()).await.unwrap(), rows);
+    assert_eq!(
+        older.upgrade_all().await.unwrap(),
+        0,
+        "an older program leaves them alone"
+    );
+    assert_eq!(
+        store.query_all(&table(), &Query::new()).await.unwrap(),
+        rows
+    );
 }
 
 #[tokio::test]
@@ -207,7 +270,10 @@ async fn large_tables() {
     }
     let newer = LargeTable::<V2>::new(store.clone(), TABLE, blobs.clone()).unwrap();
     let unknown = Entity::from(V1::key("p", 1u32).unwrap().into_key()).with("Unknown", 7);
-    store.write(&table(), Operation::Merge(unknown, IfMatch::Any)).await.unwrap();
+    store
+        .write(&table(), Operation::Merge(unknown, IfMatch::Any))
+        .await
+        .unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
     assert_eq!(upgraded.unwrap(), 5);
     // A page, the entities, and the new version in the manifest, which is written and read again.
@@ -217,7 +283,15 @@ async fn large_tables() {
     let found: Vec<V2> = rows.try_collect().await.unwrap();
     assert_eq!(found, (0..5).map(second).collect::<Vec<_>>());
     assert_eq!(newer.scrub().await.unwrap().missing, []);
-    assert_eq!(blobs.list(None).try_collect::<Vec<_>>().await.unwrap().len(), 5);
+    assert_eq!(
+        blobs
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap()
+            .len(),
+        5
+    );
     assert_eq!(newer.upgrade_all().await.unwrap(), 0);
 }
 
@@ -239,19 +313,49 @@ async fn large_tables_with_indexes() {
     );
     let newer = newer.await.unwrap();
     for index in ["code", "elsewhere"] {
-        newer.entities().unwrap().build(index).unwrap().run().await.unwrap();
+        newer
+            .entities()
+            .unwrap()
+            .build(index)
+            .unwrap()
+            .run()
+            .await
+            .unwrap();
     }
-    assert!(older.insert(&first(9)).await.unwrap_err().to_string().contains("has the index"));
+    assert!(
+        older
+            .insert(&first(9))
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("has the index")
+    );
     assert_eq!(newer.upgrade_all().await.unwrap(), 5);
     for index in ["code", "elsewhere"] {
-        let found = newer.entities().unwrap().scrub(index, ScrubMode::Report).await.unwrap();
+        let found = newer
+            .entities()
+            .unwrap()
+            .scrub(index, ScrubMode::Report)
+            .await
+            .unwrap();
         assert_eq!(found.entries, 5, "{index}");
         assert_eq!(found.dangling, 0, "{index}");
         assert_eq!(found.missing, 0, "{index}");
     }
-    assert_eq!(newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(), [second(3)]);
+    assert_eq!(
+        newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(),
+        [second(3)]
+    );
     assert_eq!(newer.by(V2::by_code("p").code(7)).count().await.unwrap(), 5);
-    assert_eq!(blobs.list(None).try_collect::<Vec<_>>().await.unwrap().len(), 5);
+    assert_eq!(
+        blobs
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap()
+            .len(),
+        5
+    );
 }
 
 #[tokio::test]
@@ -265,7 +369,10 @@ async fn spread_tables() {
     }
     let place = older.stored_key(V1::key("p", 1u32).unwrap()).unwrap();
     let unknown = Entity::from(place).with("Unknown", 7);
-    store.write(&table(), Operation::Merge(unknown, IfMatch::Any)).await.unwrap();
+    store
+        .write(&table(), Operation::Merge(unknown, IfMatch::Any))
+        .await
+        .unwrap();
     let newer = SpreadTable::<V2>::new(store.clone(), TABLE).unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
     assert_eq!(upgraded.unwrap(), 20);
@@ -273,7 +380,10 @@ async fn spread_tables() {
     assert_eq!(requests.total(), 1 + 20 + 2);
     is_upgraded(&with_unknown(&*store, "Unknown").await, 1);
     for r in 0..20 {
-        assert_eq!(newer.get(V2::key("p", r).unwrap()).await.unwrap(), Some(second(r)));
+        assert_eq!(
+            newer.get(V2::key("p", r).unwrap()).await.unwrap(),
+            Some(second(r))
+        );
     }
     assert_eq!(newer.upgrade_all().await.unwrap(), 0);
 }
@@ -287,26 +397,52 @@ async fn wide_tables() {
     older.create_if_missing().await.unwrap();
     for p in ["p", "q", "r"] {
         for r in 0..3 {
-            older.insert(&V1 { p: p.into(), ..first(r) }).await.unwrap();
+            older
+                .insert(&V1 {
+                    p: p.into(),
+                    ..first(r)
+                })
+                .await
+                .unwrap();
         }
     }
     let many = |properties: &mut Properties| {
         (0..600).for_each(|n| properties.set(&format!("Unknown{n}"), n));
         Ok(())
     };
-    older.entities().update(V1::key("q", 1u32).unwrap().key(), many).await.unwrap();
+    older
+        .entities()
+        .update(V1::key("q", 1u32).unwrap().key(), many)
+        .await
+        .unwrap();
     let newer = WideTable::<V2>::new(store.clone(), TABLE).unwrap();
-    newer.insert(&V2 { p: "s".into(), ..second(9) }).await.unwrap();
+    newer
+        .insert(&V2 {
+            p: "s".into(),
+            ..second(9)
+        })
+        .await
+        .unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
     assert_eq!(upgraded.unwrap(), 9);
     assert_eq!(requests.total(), 1 + 9);
     for p in ["p", "q", "r"] {
         for r in 0..3 {
             let found = newer.get_existing(V2::key(p, r).unwrap()).await.unwrap();
-            assert_eq!(*found, V2 { p: p.into(), ..second(r) });
+            assert_eq!(
+                *found,
+                V2 {
+                    p: p.into(),
+                    ..second(r)
+                }
+            );
         }
     }
-    let kept = newer.entities().get_existing(V1::key("q", 1u32).unwrap().key()).await.unwrap();
+    let kept = newer
+        .entities()
+        .get_existing(V1::key("q", 1u32).unwrap().key())
+        .await
+        .unwrap();
     assert_eq!(kept.get("Unknown599"), Some(ValueRef::Int32(599)));
     assert_eq!(newer.upgrade_all().await.unwrap(), 0);
 }
@@ -315,17 +451,23 @@ async fn wide_tables() {
 async fn time_slices() {
     use plain::{V1, V2, first, second};
     let (store, _) = store();
-    let day = |r: u32| Ticks::from(chrono::DateTime::from_timestamp(i64::from(r) * 86_400, 0).unwrap());
-    let older = TimeSlices::<V1>::new(store.clone(), "Days", Every::Day, move |v| day(v.r)).unwrap();
+    let day =
+        |r: u32| Ticks::from(chrono::DateTime::from_timestamp(i64::from(r) * 86_400, 0).unwrap());
+    let older =
+        TimeSlices::<V1>::new(store.clone(), "Days", Every::Day, move |v| day(v.r)).unwrap();
     for r in 0..4 {
         older.insert(&first(r)).await.unwrap();
     }
-    let newer = TimeSlices::<V2>::new(store.clone(), "Days", Every::Day, move |v| day(v.r)).unwrap();
+    let newer =
+        TimeSlices::<V2>::new(store.clone(), "Days", Every::Day, move |v| day(v.r)).unwrap();
     newer.insert(&second(5)).await.unwrap();
     assert_eq!(newer.upgrade_all().await.unwrap(), 4);
     let found = newer.query().all().await.unwrap();
     assert_eq!(found, [0, 1, 2, 3, 5].map(second));
     assert_eq!(newer.upgrade_all().await.unwrap(), 0);
-    let rows = store.query_all(&newer.table_name(day(2)).unwrap(), &Query::new()).await.unwrap();
+    let rows = store
+        .query_all(&newer.table_name(day(2)).unwrap(), &Query::new())
+        .await
+        .unwrap();
     assert_eq!(rows[0].get("EntityVersion"), Some(ValueRef::Int32(2)));
 }

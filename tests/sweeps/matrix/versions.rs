@@ -172,8 +172,17 @@ macro_rules! plain {
             store.delete_table(&table()).await.unwrap();
             older.create_if_missing().await.unwrap();
             let unknown = first("one").to_entity().unwrap().with("Unknown", 7);
-            store.write(&table(), Operation::Insert(unknown)).await.unwrap();
-            let stored = || async { store.get(&table(), key::<V1>().key(), None).await.unwrap().unwrap() };
+            store
+                .write(&table(), Operation::Insert(unknown))
+                .await
+                .unwrap();
+            let stored = || async {
+                store
+                    .get(&table(), key::<V1>().key(), None)
+                    .await
+                    .unwrap()
+                    .unwrap()
+            };
             older
                 .update(key(), |v| {
                     v.name = "changed".into();
@@ -181,9 +190,20 @@ macro_rules! plain {
                 })
                 .await
                 .unwrap();
-            assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "update by version 1");
-            older.merge(key(), &V1::patch().name("merged"), IfMatch::Any).await.unwrap();
-            assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "merge by version 1");
+            assert_eq!(
+                stored().await.get("Unknown"),
+                Some(ValueRef::Int32(7)),
+                "update by version 1"
+            );
+            older
+                .merge(key(), &V1::patch().name("merged"), IfMatch::Any)
+                .await
+                .unwrap();
+            assert_eq!(
+                stored().await.get("Unknown"),
+                Some(ValueRef::Int32(7)),
+                "merge by version 1"
+            );
             newer
                 .update(key(), |v| {
                     v.later = Some("x".into());
@@ -192,16 +212,31 @@ macro_rules! plain {
                 .await
                 .unwrap();
             let row = stored().await;
-            assert_eq!(row.get("Unknown"), Some(ValueRef::Int32(7)), "update by version 2");
+            assert_eq!(
+                row.get("Unknown"),
+                Some(ValueRef::Int32(7)),
+                "update by version 2"
+            );
             assert_eq!(newer.get_existing(key()).await.unwrap().name, "merged");
 
             let unknown = first("one").to_entity().unwrap().with("Unknown", 8);
-            store.write(&table(), Operation::InsertOrReplace(unknown)).await.unwrap();
+            store
+                .write(&table(), Operation::InsertOrReplace(unknown))
+                .await
+                .unwrap();
             assert_eq!(newer.upgrade_all().await.unwrap(), 1);
-            assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(8)), "an upgrade");
+            assert_eq!(
+                stored().await.get("Unknown"),
+                Some(ValueRef::Int32(8)),
+                "an upgrade"
+            );
             newer.upsert(&second()).await.unwrap();
             newer.replace_if(&second(), IfMatch::Any).await.unwrap();
-            assert_eq!(stored().await.get("Unknown"), None, "a replacement replaces");
+            assert_eq!(
+                stored().await.get("Unknown"),
+                None,
+                "a replacement replaces"
+            );
         }
     };
 }
@@ -225,8 +260,14 @@ async fn a_type_that_says_nothing() {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let older = Table::<Plain>::new(store.clone(), TABLE).unwrap();
     older.create_if_missing().await.unwrap();
-    let later = Entity::new("p", "0000000001").unwrap().with("name", "two").with("EntityVersion", 2);
-    store.write(&table(), Operation::Insert(later)).await.unwrap();
+    let later = Entity::new("p", "0000000001")
+        .unwrap()
+        .with("name", "two")
+        .with("EntityVersion", 2);
+    store
+        .write(&table(), Operation::Insert(later))
+        .await
+        .unwrap();
     refused(
         &store,
         &older,
@@ -273,7 +314,13 @@ async fn indexed_tables() {
     newer.delete(key(), IfMatch::Any).await.unwrap();
     let unknown = first("one").to_entity().unwrap().with("Unknown", 7);
     newer.entities().insert(unknown).await.unwrap();
-    let stored = || async { store.get(&table(), key::<V1>().key(), None).await.unwrap().unwrap() };
+    let stored = || async {
+        store
+            .get(&table(), key::<V1>().key(), None)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     older
         .update(key(), |v| {
             v.name = "changed".into();
@@ -281,7 +328,11 @@ async fn indexed_tables() {
         })
         .await
         .unwrap();
-    assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "update");
+    assert_eq!(
+        stored().await.get("Unknown"),
+        Some(ValueRef::Int32(7)),
+        "update"
+    );
     let mut read = older.get_existing(key()).await.unwrap();
     older
         .update_stored(&mut read, |v| {
@@ -290,10 +341,25 @@ async fn indexed_tables() {
         })
         .await
         .unwrap();
-    assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "update_stored");
-    older.merge(key(), &V1::patch().text("merged"), IfMatch::Any).await.unwrap();
-    assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "merge");
-    let found = older.by(V1::by_name("p").name("edited")).all().await.unwrap();
+    assert_eq!(
+        stored().await.get("Unknown"),
+        Some(ValueRef::Int32(7)),
+        "update_stored"
+    );
+    older
+        .merge(key(), &V1::patch().text("merged"), IfMatch::Any)
+        .await
+        .unwrap();
+    assert_eq!(
+        stored().await.get("Unknown"),
+        Some(ValueRef::Int32(7)),
+        "merge"
+    );
+    let found = older
+        .by(V1::by_name("p").name("edited"))
+        .all()
+        .await
+        .unwrap();
     assert_eq!(found.len(), 1);
 }
 
@@ -322,10 +388,19 @@ async fn large_tables() {
     // An unknown property in a blob stays, with its blob.
     newer.delete(key(), IfMatch::Any).await.unwrap();
     older.insert(&first("one")).await.unwrap();
-    let row = store.get(&table(), key::<V1>().key(), None).await.unwrap().unwrap();
+    let row = store
+        .get(&table(), key::<V1>().key(), None)
+        .await
+        .unwrap()
+        .unwrap();
     let reference = row.get("text").unwrap().to_owned();
-    let merge = Entity::from(row.key().clone()).with("other", reference.clone()).with("text", "short");
-    store.write(&table(), Operation::Merge(merge, IfMatch::Any)).await.unwrap();
+    let merge = Entity::from(row.key().clone())
+        .with("other", reference.clone())
+        .with("text", "short");
+    store
+        .write(&table(), Operation::Merge(merge, IfMatch::Any))
+        .await
+        .unwrap();
     older
         .update(key(), |v| {
             v.name = "changed".into();
@@ -333,12 +408,20 @@ async fn large_tables() {
         })
         .await
         .unwrap();
-    let row = store.get(&table(), key::<V1>().key(), None).await.unwrap().unwrap();
+    let row = store
+        .get(&table(), key::<V1>().key(), None)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(row.get("other"), Some(reference.as_ref()));
     use futures_util::TryStreamExt as _;
     use object_store::ObjectStore as _;
     let left: Vec<_> = blobs.list(None).try_collect().await.unwrap();
-    assert_eq!(left.len(), 1, "the blob of the property that this type does not know");
+    assert_eq!(
+        left.len(),
+        1,
+        "the blob of the property that this type does not know"
+    );
 }
 
 #[tokio::test]
@@ -366,7 +449,10 @@ async fn spread_tables() {
     older.insert(&first("one")).await.unwrap();
     let place = older.stored_key(key::<V1>()).unwrap();
     let unknown = Entity::from(place.clone()).with("Unknown", 7);
-    store.write(&table(), Operation::Merge(unknown, IfMatch::Any)).await.unwrap();
+    store
+        .write(&table(), Operation::Merge(unknown, IfMatch::Any))
+        .await
+        .unwrap();
     older
         .update(key(), |v| {
             v.name = "changed".into();
@@ -403,7 +489,11 @@ async fn wide_tables() {
         properties.set("Unknown", 7);
         Ok(())
     };
-    older.entities().update(key::<V1>().key(), unknown).await.unwrap();
+    older
+        .entities()
+        .update(key::<V1>().key(), unknown)
+        .await
+        .unwrap();
     older
         .update(key(), |v| {
             v.name = "changed".into();
@@ -411,7 +501,12 @@ async fn wide_tables() {
         })
         .await
         .unwrap();
-    let read = older.entities().get(key::<V1>().key()).await.unwrap().unwrap();
+    let read = older
+        .entities()
+        .get(key::<V1>().key())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read.get("Unknown"), Some(ValueRef::Int32(7)));
 }
 

@@ -118,8 +118,20 @@ pub(crate) struct SealedBlobs {
 
 impl Thing for SealedBlobs {
     fn new(p: &str, r: u32) -> Self {
-        let SealedLarge { p, r, name, secret, text } = SealedLarge::new(p, r);
-        Self { p, r, name, secret, text: format!("{SECRET}{text}") }
+        let SealedLarge {
+            p,
+            r,
+            name,
+            secret,
+            text,
+        } = SealedLarge::new(p, r);
+        Self {
+            p,
+            r,
+            name,
+            secret,
+            text: format!("{SECRET}{text}"),
+        }
     }
 
     fn key_of(p: &str, r: u32) -> Key {
@@ -147,8 +159,20 @@ pub(crate) struct OpenBlobs {
 
 impl Thing for OpenBlobs {
     fn new(p: &str, r: u32) -> Self {
-        let SealedBlobs { p, r, name, secret, text } = SealedBlobs::new(p, r);
-        Self { p, r, name, secret, text }
+        let SealedBlobs {
+            p,
+            r,
+            name,
+            secret,
+            text,
+        } = SealedBlobs::new(p, r);
+        Self {
+            p,
+            r,
+            name,
+            secret,
+            text,
+        }
     }
 
     fn key_of(p: &str, r: u32) -> Key {
@@ -201,31 +225,57 @@ impl World {
             tag,
             _backend: backend,
         };
-        if sealed { world.sealed(Keys::new(kek(1)), |builder, _| builder) } else { world }
+        if sealed {
+            world.sealed(Keys::new(kek(1)), |builder, _| builder)
+        } else {
+            world
+        }
     }
 
     /// Returns another world with empty tables of the same names.
     pub(crate) async fn twin(&self, backends: Backends) -> Self {
         let mut twin = Self::new(backends, false).await;
         twin.tag = self.tag.clone();
-        if self.encrypted.is_some() { twin.sealed(Keys::new(kek(1)), |builder, _| builder) } else { twin }
+        if self.encrypted.is_some() {
+            twin.sealed(Keys::new(kek(1)), |builder, _| builder)
+        } else {
+            twin
+        }
     }
 
     /// Returns the same tables with other keys and rules.
-    pub(crate) fn sealed(&self, keys: Keys, rules: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
-        let builder = rules(EncryptedStore::builder(self.raw.clone(), keys), &self.table(TABLE));
+    pub(crate) fn sealed(
+        &self,
+        keys: Keys,
+        rules: impl FnOnce(Builder, &TableName) -> Builder,
+    ) -> Self {
+        let builder = rules(
+            EncryptedStore::builder(self.raw.clone(), keys),
+            &self.table(TABLE),
+        );
         let encrypted = Arc::new(builder.build().unwrap());
-        Self { store: encrypted.clone(), encrypted: Some(encrypted), ..self.clone() }
+        Self {
+            store: encrypted.clone(),
+            encrypted: Some(encrypted),
+            ..self.clone()
+        }
     }
 
     /// Returns the same tables through a store around the store.
     pub(crate) fn through(&self, store: Arc<dyn TableStore>) -> Self {
-        Self { store, ..self.clone() }
+        Self {
+            store,
+            ..self.clone()
+        }
     }
 
     /// Returns the same tables without decryption.
     pub(crate) fn raw(&self) -> Self {
-        Self { store: self.raw.clone(), encrypted: None, ..self.clone() }
+        Self {
+            store: self.raw.clone(),
+            encrypted: None,
+            ..self.clone()
+        }
     }
 
     pub(crate) fn table(&self, table: &str) -> TableName {
@@ -255,25 +305,50 @@ impl World {
         let names: Vec<_> = self.blobs.list(None).try_collect().await.unwrap();
         let mut blobs = Vec::new();
         for name in names {
-            blobs.push(self.blobs.get(&name.location).await.unwrap().bytes().await.unwrap().to_vec());
+            blobs.push(
+                self.blobs
+                    .get(&name.location)
+                    .await
+                    .unwrap()
+                    .bytes()
+                    .await
+                    .unwrap()
+                    .to_vec(),
+            );
         }
         blobs
     }
 
     /// Asserts that no row of any table and no blob contains the text.
     pub(crate) async fn assert_hidden(&self, what: &str, text: &str) {
-        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        let has = |bytes: &[u8]| {
+            bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+        };
         for row in self.stored().await {
-            assert!(!has(row.key().to_string().as_bytes()), "{what}: {text} in the key of {}", row.key());
+            assert!(
+                !has(row.key().to_string().as_bytes()),
+                "{what}: {text} in the key of {}",
+                row.key()
+            );
             for property in row.properties().iter() {
                 let shown = match property.value() {
                     ValueRef::Binary(bytes) => has(bytes),
                     other => has(format!("{other:?}").as_bytes()),
                 };
-                assert!(!shown, "{what}: {text} in '{}' of {}", property.name(), row.key());
+                assert!(
+                    !shown,
+                    "{what}: {text} in '{}' of {}",
+                    property.name(),
+                    row.key()
+                );
             }
         }
-        assert!(!self.stored_blobs().await.iter().any(|blob| has(blob)), "{what}: {text} in a blob");
+        assert!(
+            !self.stored_blobs().await.iter().any(|blob| has(blob)),
+            "{what}: {text} in a blob"
+        );
     }
 
     /// Asserts, in a sealed world, that no stored row contains the secret.
@@ -288,7 +363,11 @@ impl World {
         match &self.encrypted {
             Some(store) => {
                 let options = options.with_codec(Arc::new(store.blob_cipher()));
-                if self.migrating { options.accept_plaintext() } else { options }
+                if self.migrating {
+                    options.accept_plaintext()
+                } else {
+                    options
+                }
             }
             None => options,
         }
@@ -334,7 +413,11 @@ impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             for index in T::SCHEMA.indexes {
-                let found = self.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
+                let found = self
+                    .entities()
+                    .scrub(&index.name, ScrubMode::Report)
+                    .await
+                    .unwrap();
                 assert_eq!(found.dangling, 0, "{}", index.name);
                 assert_eq!(found.missing, 0, "{}", index.name);
                 assert_eq!(found.taken_keys, 0, "{}", index.name);
@@ -360,7 +443,10 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
             assert_eq!(self.scrub().await.unwrap().missing, []);
             for index in T::SCHEMA.indexes {
                 let entities = self.entities().expect("it is open with its indexes");
-                let found = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
+                let found = entities
+                    .scrub(&index.name, ScrubMode::Report)
+                    .await
+                    .unwrap();
                 assert_eq!(found.dangling, 0, "{}", index.name);
                 assert_eq!(found.missing, 0, "{}", index.name);
                 assert_eq!(found.taken_keys, 0, "{}", index.name);
@@ -373,7 +459,10 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
         Box::pin(async {
             let mut sweep = self.rewrite();
             let found = sweep.run().await.unwrap();
-            assert!(found.unreadable.is_empty() && found.skipped == 0, "{found:?}");
+            assert!(
+                found.unreadable.is_empty() && found.skipped == 0,
+                "{found:?}"
+            );
             assert_eq!(found.plaintext, 0);
             found.rewritten
         })
@@ -388,13 +477,19 @@ pub(crate) struct Beside<H, D> {
 
 impl<H: Debug, D: IndexedEntity> Debug for Beside<H, D> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Beside").field("own", &self.own).field("declaring", &self.declaring).finish()
+        f.debug_struct("Beside")
+            .field("own", &self.own)
+            .field("declaring", &self.declaring)
+            .finish()
     }
 }
 
 impl<H: Clone, D: IndexedEntity> Clone for Beside<H, D> {
     fn clone(&self) -> Self {
-        Self { own: self.own.clone(), declaring: self.declaring.clone() }
+        Self {
+            own: self.own.clone(),
+            declaring: self.declaring.clone(),
+        }
     }
 }
 
@@ -420,13 +515,20 @@ where
         Box::pin(async move {
             let own = Table::<T>::open_in(world, table).await?;
             let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-            let declaring = IndexedTable::open(world.store.clone(), world.table(table), options).await?;
+            let declaring =
+                IndexedTable::open(world.store.clone(), world.table(table), options).await?;
             Ok(Self { own, declaring })
         })
     }
 
     fn put<'a>(&'a self, value: &'a T) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.declaring.entities().insert(value.to_entity()?).await.map(drop) })
+        Box::pin(async move {
+            self.declaring
+                .entities()
+                .insert(value.to_entity()?)
+                .await
+                .map(drop)
+        })
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<T>>> {
@@ -455,7 +557,8 @@ where
     fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
         Box::pin(async move {
             let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-            let declaring = IndexedTable::open(world.store.clone(), world.table(table), options).await?;
+            let declaring =
+                IndexedTable::open(world.store.clone(), world.table(table), options).await?;
             let own = IndexedTable::<T>::open_in(world, table).await?;
             Ok(Self { own, declaring })
         })

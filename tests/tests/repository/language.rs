@@ -36,42 +36,74 @@ fn documents_and_comments_use_plain_words() {
                 continue;
             }
             let text = fs::read_to_string(&path).expect("UTF-8");
-            let part = parts.entry(name.split('/').next().unwrap_or_default().to_owned()).or_default();
+            let part = parts
+                .entry(name.split('/').next().unwrap_or_default().to_owned())
+                .or_default();
             for (number, line) in prose(&text, extension) {
                 let words = words(&line);
                 part.words += words.len();
                 for phrase in &phrases {
-                    let places = words.windows(phrase.len()).filter(|window| window == phrase).count();
-                    let place = format!("{name}:{number}: \"{}\" in: {}", phrase.join(" "), line.trim());
+                    let places = words
+                        .windows(phrase.len())
+                        .filter(|window| window == phrase)
+                        .count();
+                    let place = format!(
+                        "{name}:{number}: \"{}\" in: {}",
+                        phrase.join(" "),
+                        line.trim()
+                    );
                     part.found.extend(std::iter::repeat_n(place, places));
                 }
             }
         }
     }
-    assert!(parts.contains_key("table-core"), "the repository has table-core");
+    assert!(
+        parts.contains_key("table-core"),
+        "the repository has table-core"
+    );
     let mut failures = String::new();
     for (name, part) in parts {
         #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
         let rate = 1000.0 * part.found.len() as f64 / part.words.max(SMALL) as f64;
         if rate > ALLOWED {
-            let shown = part.found.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n");
-            let _ = writeln!(failures, "{name}: {rate:.1} listed phrases per 1,000 words:\n{shown}");
+            let shown = part
+                .found
+                .iter()
+                .take(SHOWN)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join("\n");
+            let _ = writeln!(
+                failures,
+                "{name}: {rate:.1} listed phrases per 1,000 words:\n{shown}"
+            );
         }
     }
-    assert!(failures.is_empty(), "{ALLOWED} listed phrases per 1,000 words are allowed\n{failures}");
+    assert!(
+        failures.is_empty(),
+        "{ALLOWED} listed phrases per 1,000 words are allowed\n{failures}"
+    );
 }
 
 #[test]
 fn phrases_are_found_in_prose_alone() {
     let of = |text: &str, extension| {
-        prose(text, extension).map(|(_, line)| words(&line).join(" ")).collect::<Vec<_>>()
+        prose(text, extension)
+            .map(|(_, line)| words(&line).join(" "))
+            .collect::<Vec<_>>()
     };
     assert_eq!(of("Who `is` there?\n```\nwho\n```\n", "md"), ["who there"]);
-    assert_eq!(of("let who = 1; // no\n/// Who it is.\n//! A [`Who`].\n", "rs"), ["who it is", "a"]);
+    assert_eq!(
+        of("let who = 1; // no\n/// Who it is.\n//! A [`Who`].\n", "rs"),
+        ["who it is", "a"]
+    );
     assert_eq!(of("// Who\nlet who; // no\n", "mjs"), ["who"]);
     assert_eq!(of("# Who\nwho = 1  # no\n", ""), ["who"]);
     assert_eq!(
-        of("\"\"\"Who\n\nit is.\n\"\"\"\nwho = 1\n\"\"\"Here.\"\"\"\n  # There\n", "py"),
+        of(
+            "\"\"\"Who\n\nit is.\n\"\"\"\nwho = 1\n\"\"\"Here.\"\"\"\n  # There\n",
+            "py"
+        ),
         ["who", "it is", "here", "there"]
     );
     assert_eq!(
@@ -82,8 +114,18 @@ fn phrases_are_found_in_prose_alone() {
 
 /// The phrases of the list: a phrase, a tab and what to write instead.
 fn phrases(list: &str) -> Vec<Vec<String>> {
-    let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| words(line.split_once('\t').expect("a phrase, a tab, a replacement").0)).collect()
+    let lines = list
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            words(
+                line.split_once('\t')
+                    .expect("a phrase, a tab, a replacement")
+                    .0,
+            )
+        })
+        .collect()
 }
 
 /// The numbered lines of prose: text outside of code blocks, docstrings, or whole-line comments.
@@ -93,9 +135,10 @@ fn prose<'t>(text: &'t str, extension: &'t str) -> impl Iterator<Item = (usize, 
     text.lines().enumerate().filter_map(move |(number, line)| {
         let line = match extension {
             "md" => line,
-            "rs" | "js" | "mjs" | "cjs" => {
-                line.trim_start().strip_prefix("//")?.trim_start_matches(['/', '!'])
-            }
+            "rs" | "js" | "mjs" | "cjs" => line
+                .trim_start()
+                .strip_prefix("//")?
+                .trim_start_matches(['/', '!']),
             "py" => python_prose(line, &mut in_docstring)?,
             _ => line.trim_start().strip_prefix('#')?,
         };
@@ -125,6 +168,8 @@ fn without_code(line: &str) -> String {
 }
 
 fn words(line: &str) -> Vec<String> {
-    let words = line.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty());
+    let words = line
+        .split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }

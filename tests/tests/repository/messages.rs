@@ -14,8 +14,14 @@ use super::{files, relative, root};
 /// Strings with fewer words are names and codes.
 const WORDS: usize = 3;
 /// Macros whose strings are for developers.
-const FOR_DEVELOPERS: [&str; 6] =
-    ["trace", "debug", "info", "debug_assert", "debug_assert_eq", "unreachable"];
+const FOR_DEVELOPERS: [&str; 6] = [
+    "trace",
+    "debug",
+    "info",
+    "debug_assert",
+    "debug_assert_eq",
+    "unreachable",
+];
 
 #[test]
 fn every_text_is_in_the_list() {
@@ -25,14 +31,23 @@ fn every_text_is_in_the_list() {
         fs::write(&list, &now).expect("the list is written");
     }
     let listed = fs::read_to_string(&list).expect("tests/tests/repository/messages.txt");
-    let missing: Vec<_> = now.lines().filter(|line| !listed.lines().any(|other| other == *line)).collect();
-    let gone: Vec<_> = listed.lines().filter(|line| !now.lines().any(|other| other == *line)).collect();
+    let missing: Vec<_> = now
+        .lines()
+        .filter(|line| !listed.lines().any(|other| other == *line))
+        .collect();
+    let gone: Vec<_> = listed
+        .lines()
+        .filter(|line| !now.lines().any(|other| other == *line))
+        .collect();
     assert_eq!(
         (missing.as_slice(), gone.as_slice()),
         (&[] as &[&str], &[] as &[&str]),
         "texts changed (left: new, right: gone). Read them as a user would, then run this test with UPDATE_MESSAGES=1"
     );
-    assert_eq!(listed, now, "the list is in another order: run this test with UPDATE_MESSAGES=1");
+    assert_eq!(
+        listed, now,
+        "the list is in another order: run this test with UPDATE_MESSAGES=1"
+    );
 }
 
 #[test]
@@ -48,23 +63,33 @@ fn texts_are_taken_from_production_code() {
         mod tests { const X: &str = "a text of tests"; }
         const Y: &str = r#"the last of these texts"#;
     "##;
-    let expected = ["the table '{name}' is not there", "the storage is full", "the last of these texts"];
+    let expected = [
+        "the table '{name}' is not there",
+        "the storage is full",
+        "the last of these texts",
+    ];
     assert_eq!(texts(code), expected);
 }
 
 /// A line for each file, and below it a line for each of its texts.
 fn texts_of_the_workspace() -> String {
     let mut list = String::new();
-    let mut crates: Vec<_> =
-        fs::read_dir(root()).expect("the workspace").flatten().map(|entry| entry.path()).collect();
+    let mut crates: Vec<_> = fs::read_dir(root())
+        .expect("the workspace")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     crates.sort();
     let is_library = |name: &str| name.starts_with("table-");
-    for path in
-        crates.iter().filter(|path| path.file_name().is_some_and(|name| is_library(&name.to_string_lossy())))
-    {
+    for path in crates.iter().filter(|path| {
+        path.file_name()
+            .is_some_and(|name| is_library(&name.to_string_lossy()))
+    }) {
         for file in files(&path.join("src"), "rs") {
             let name = relative(&file);
-            let is_test = name.split('/').any(|part| ["tests", "tests.rs"].contains(&part));
+            let is_test = name
+                .split('/')
+                .any(|part| ["tests", "tests.rs"].contains(&part));
             let texts = texts(&fs::read_to_string(&file).expect("UTF-8"));
             if is_test || texts.is_empty() {
                 continue;
@@ -98,14 +123,17 @@ fn collect(mut tokens: Peekable<IntoIter>, texts: &mut Vec<String>) {
                 _ => {}
             },
             TokenTree::Ident(name) if FOR_DEVELOPERS.contains(&name.to_string().as_str()) => {
-                let is_macro = matches!(tokens.peek(), Some(TokenTree::Punct(mark)) if mark.as_char() == '!');
+                let is_macro =
+                    matches!(tokens.peek(), Some(TokenTree::Punct(mark)) if mark.as_char() == '!');
                 if is_macro {
                     tokens.by_ref().take(2).for_each(drop);
                 }
             }
             TokenTree::Group(group) => collect(group.stream().into_iter().peekable(), texts),
             TokenTree::Literal(literal) => {
-                let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) else { continue };
+                let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) else {
+                    continue;
+                };
                 if text.value().split_whitespace().count() >= WORDS {
                     texts.push(text.value());
                 }

@@ -15,10 +15,16 @@ fn paths_and_links_of_documents_exist() {
         .collect();
     let (mut broken, mut checked) = (Vec::new(), 0);
     for document in files(&root, "md") {
-        let (name, text) = (relative(&document), fs::read_to_string(&document).expect("UTF-8"));
+        let (name, text) = (
+            relative(&document),
+            fs::read_to_string(&document).expect("UTF-8"),
+        );
         let paths = between(&text, "`", "`").filter(|path| !path.contains(char::is_whitespace));
         for path in paths.flat_map(alternatives) {
-            if path.split_once('/').is_some_and(|(first, _)| folders.iter().any(|folder| folder == first)) {
+            if path
+                .split_once('/')
+                .is_some_and(|(first, _)| folders.iter().any(|folder| folder == first))
+            {
                 checked += 1;
                 if !root.join(&path).exists() {
                     broken.push(format!("{name}: `{path}`"));
@@ -43,7 +49,11 @@ fn paths_and_links_of_documents_exist() {
         }
     }
     assert!(checked > 100, "only {checked} paths were found");
-    assert!(broken.is_empty(), "no file has this path:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "no file has this path:\n{}",
+        broken.join("\n")
+    );
 }
 
 #[test]
@@ -62,9 +72,18 @@ fn anchors(text: &str) -> Vec<String> {
         if in_code || heading.len() == line.len() || !heading.starts_with(' ') {
             continue;
         }
-        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || ['-', '_', ' '].contains(c));
+        let kept = heading
+            .trim()
+            .chars()
+            .filter(|c| c.is_alphanumeric() || ['-', '_', ' '].contains(c));
         let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
-        let repeated = (0..).map(|n| if n == 0 { anchor.clone() } else { format!("{anchor}-{n}") });
+        let repeated = (0..).map(|n| {
+            if n == 0 {
+                anchor.clone()
+            } else {
+                format!("{anchor}-{n}")
+            }
+        });
         found.extend(repeated.into_iter().find(|anchor| !found.contains(anchor)));
     }
     found
@@ -85,11 +104,14 @@ fn between<'t>(text: &'t str, open: &'t str, close: &'t str) -> impl Iterator<It
 
 /// `a/{b,c}.rs` names two paths.
 fn alternatives(path: &str) -> Vec<String> {
-    let parts = path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    let parts = path
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
     match parts {
-        Some((before, (names, after))) => {
-            names.split(',').map(|name| format!("{before}{name}{after}")).collect()
-        }
+        Some((before, (names, after))) => names
+            .split(',')
+            .map(|name| format!("{before}{name}{after}"))
+            .collect(),
         None => vec![path.to_owned()],
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use conformance::{Backend, Scale, async_trait, conformance_tests};
 use table_core::adapter::{
-    Failover, Fault, FaultInjector, FaultRule, GuardMode, RateLimit, ReadSources, RequestMeter, RetryPolicy,
-    ScanGuard, StoreBuilder, TraceKeys,
+    Failover, Fault, FaultInjector, FaultRule, GuardMode, RateLimit, ReadSources, RequestMeter,
+    RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
 };
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
@@ -23,7 +23,10 @@ impl Backend for Stack {
     }
 
     fn scale(&self) -> Scale {
-        Scale { steps: 1000, ..Scale::FULL }
+        Scale {
+            steps: 1000,
+            ..Scale::FULL
+        }
     }
 }
 
@@ -92,7 +95,9 @@ fn everything(builder: StoreBuilder) -> StoreBuilder {
 
 /// So many attempts, without delays, that random faults never exhaust them.
 fn at_once() -> RetryPolicy {
-    RetryPolicy::default().with_max_attempts(100).with_delays(Duration::ZERO, Duration::ZERO)
+    RetryPolicy::default()
+        .with_max_attempts(100)
+        .with_delays(Duration::ZERO, Duration::ZERO)
 }
 
 macro_rules! stacks {
@@ -119,17 +124,30 @@ impl Backend for Copies {
     }
 
     fn scale(&self) -> Scale {
-        Scale { steps: 1000, ..Scale::FULL }
+        Scale {
+            steps: 1000,
+            ..Scale::FULL
+        }
     }
 }
 
 fn copies(sources: &ReadSources) -> Arc<dyn TableStore> {
     let (data, faults) = (MemoryStore::new(), FaultInjector::new(5));
-    for read in [OperationKind::Get, OperationKind::Query, OperationKind::ListTables] {
-        faults.add(FaultRule::new(Fault::FailBefore).on(read).with_probability(0.3));
+    for read in [
+        OperationKind::Get,
+        OperationKind::Query,
+        OperationKind::ListTables,
+    ] {
+        faults.add(
+            FaultRule::new(Fault::FailBefore)
+                .on(read)
+                .with_probability(0.3),
+        );
     }
     let primary = StoreBuilder::new(data.clone()).fault(faults).build();
-    let copies = Failover::new(primary, data).expect("copies of one kind").count(sources.clone());
+    let copies = Failover::new(primary, data)
+        .expect("copies of one kind")
+        .count(sources.clone());
     // A query continues at the copy of its last page, so a failure of the first copy is not hidden there.
     StoreBuilder::new(copies).retry(at_once()).build()
 }
@@ -142,13 +160,22 @@ mod failover {
 
 #[tokio::test]
 async fn both_copies_answer_reads() {
-    let (table, sources) = (TableName::new("Table").expect("a legal name"), ReadSources::default());
+    let (table, sources) = (
+        TableName::new("Table").expect("a legal name"),
+        ReadSources::default(),
+    );
     let store = copies(&sources);
     store.create_table(&table).await.expect("a new table");
     for _ in 0..50 {
-        store.query(&table, &Query::new(), None).await.expect("a page");
+        store
+            .query(&table, &Query::new(), None)
+            .await
+            .expect("a page");
     }
-    assert!(sources.primary() > 0 && sources.secondary() > 0, "{sources:?}");
+    assert!(
+        sources.primary() > 0 && sources.secondary() > 0,
+        "{sources:?}"
+    );
     assert_eq!(sources.primary() + sources.secondary(), 50);
 }
 
@@ -160,10 +187,16 @@ async fn the_injectors_inject_faults() {
     refuse(&refusing);
     cut(&cutting);
     for faults in [&refusing, &cutting] {
-        let store = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).retry(at_once()).build();
+        let store = StoreBuilder::new(MemoryStore::new())
+            .fault(faults.clone())
+            .retry(at_once())
+            .build();
         store.create_table(&table).await.expect("a new table");
         for _ in 0..20 {
-            store.query(&table, &Query::new(), None).await.expect("a page");
+            store
+                .query(&table, &Query::new(), None)
+                .await
+                .expect("a page");
         }
     }
     assert!(refusing.requests() > 21);

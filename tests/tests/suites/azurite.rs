@@ -49,14 +49,24 @@ mod lost_answers {
             let raw = emulated().await;
             let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
             raw.create_table(&table).await.unwrap();
-            let old = raw.write(&table, Operation::Insert(entity("old", 1))).await.unwrap();
+            let old = raw
+                .write(&table, Operation::Insert(entity("old", 1)))
+                .await
+                .unwrap();
             let (faults, meter) = (FaultInjector::new(7), RequestMeter::new());
             let store = StoreBuilder::new(raw.clone())
                 .retry(RetryPolicy::default().with_write_ids())
                 .meter(meter.clone())
                 .fault(faults.clone())
                 .build();
-            Self { store, raw, faults, meter, table, version: IfMatch::Exactly(old.etag.unwrap()) }
+            Self {
+                store,
+                raw,
+                faults,
+                meter,
+                table,
+                version: IfMatch::Exactly(old.etag.unwrap()),
+            }
         }
 
         async fn write(&self, fault: Fault, operation: Operation) -> Result<Written> {
@@ -82,8 +92,12 @@ mod lost_answers {
         type Make = fn(&Fixture) -> Operation;
         let cases: [(&str, Make); 5] = [
             ("new", |_| Operation::Insert(entity("new", 2))),
-            ("old", |fixture| Operation::Replace(entity("old", 2), fixture.version.clone())),
-            ("old", |fixture| Operation::Merge(entity("old", 2), fixture.version.clone())),
+            ("old", |fixture| {
+                Operation::Replace(entity("old", 2), fixture.version.clone())
+            }),
+            ("old", |fixture| {
+                Operation::Merge(entity("old", 2), fixture.version.clone())
+            }),
             ("new", |_| Operation::InsertOrReplace(entity("new", 2))),
             ("old", |_| Operation::InsertOrMerge(entity("old", 2))),
         ];
@@ -95,7 +109,11 @@ mod lost_answers {
             let stored = fixture.stored(row).await.unwrap();
             assert_eq!(stored.etag(), written.etag.as_ref(), "{kind}");
             assert_eq!(stored.get("N"), entity(row, 2).get("N"), "{kind}");
-            assert_eq!(fixture.meter.snapshot().of_kind(OperationKind::Get), 1, "{kind}");
+            assert_eq!(
+                fixture.meter.snapshot().of_kind(OperationKind::Get),
+                1,
+                "{kind}"
+            );
             assert_eq!(fixture.meter.total(), 2, "{kind}");
         }
     }
@@ -103,13 +121,22 @@ mod lost_answers {
     #[tokio::test]
     async fn a_group_is_found_after_a_lost_answer() {
         let fixture = Fixture::new().await;
-        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
+        let mut group =
+            GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
         group.push(Operation::Insert(entity("new", 2))).unwrap();
-        group.push(Operation::Replace(entity("old", 2), fixture.version.clone())).unwrap();
+        group
+            .push(Operation::Replace(
+                entity("old", 2),
+                fixture.version.clone(),
+            ))
+            .unwrap();
         fixture.faults.script([Some(Fault::LoseAnswer)]);
         let written = fixture.store.transact(&fixture.table, group).await.unwrap();
         for (row, written) in ["new", "old"].into_iter().zip(written) {
-            assert_eq!(fixture.stored(row).await.unwrap().etag(), written.etag.as_ref());
+            assert_eq!(
+                fixture.stored(row).await.unwrap().etag(),
+                written.etag.as_ref()
+            );
         }
         assert_eq!(fixture.meter.total(), 3);
     }
@@ -117,7 +144,10 @@ mod lost_answers {
     #[tokio::test]
     async fn a_lost_write_is_sent_again() {
         let fixture = Fixture::new().await;
-        fixture.write(Fault::LoseRequest, Operation::Insert(entity("new", 2))).await.unwrap();
+        fixture
+            .write(Fault::LoseRequest, Operation::Insert(entity("new", 2)))
+            .await
+            .unwrap();
         assert!(fixture.stored("new").await.is_some());
         assert_eq!(fixture.meter.total(), 3);
     }
@@ -126,7 +156,13 @@ mod lost_answers {
     async fn a_delete_with_a_lost_answer_is_ambiguous() {
         let fixture = Fixture::new().await;
         let delete = Operation::Delete(key("old"), fixture.version.clone());
-        assert!(fixture.write(Fault::LoseAnswer, delete).await.unwrap_err().is_ambiguous());
+        assert!(
+            fixture
+                .write(Fault::LoseAnswer, delete)
+                .await
+                .unwrap_err()
+                .is_ambiguous()
+        );
         assert_eq!(fixture.stored("old").await, None);
         assert_eq!(fixture.meter.total(), 2);
     }

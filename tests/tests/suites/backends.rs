@@ -20,7 +20,9 @@ use tempfile::TempDir;
 
 /// Returns the connection string of the emulator; starts the emulator if necessary.
 pub(crate) async fn connection_string() -> String {
-    let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
+    let emulator = tokio::task::spawn_blocking(Azurite::shared)
+        .await
+        .expect("the emulator runs");
     emulator.connection_string()
 }
 
@@ -31,7 +33,9 @@ pub(crate) async fn emulated() -> AzureTableStore {
 }
 
 pub(crate) async fn emulated_blobs() -> Arc<dyn ObjectStore> {
-    azure_container(&connection_string().await, "suites").await.expect("the emulator's container")
+    azure_container(&connection_string().await, "suites")
+        .await
+        .expect("the emulator's container")
 }
 
 /// Stores in a temporary directory, which is removed when this value is dropped.
@@ -48,7 +52,9 @@ impl Disk {
     }
 
     pub(crate) async fn store(&self, name: &str) -> Arc<dyn TableStore> {
-        let store = EmbeddedStore::builder(self.0.path().join(name)).open().await;
+        let store = EmbeddedStore::builder(self.0.path().join(name))
+            .open()
+            .await;
         Arc::new(store.expect("a new store"))
     }
 }
@@ -70,11 +76,17 @@ pub(crate) struct Encrypted;
 impl Backend for Encrypted {
     async fn store(&self) -> Arc<dyn TableStore> {
         let kek = AesKeyWrap::new("kek", &vec![1; 32].into()).expect("32 bytes");
-        Arc::new(EncryptedStore::new(MemoryStore::new(), Keys::new(Arc::new(kek))).expect("sound keys"))
+        Arc::new(
+            EncryptedStore::new(MemoryStore::new(), Keys::new(Arc::new(kek))).expect("sound keys"),
+        )
     }
 
     fn scale(&self) -> Scale {
-        Scale { steps: 1000, faults: Some(1), ..Scale::FULL }
+        Scale {
+            steps: 1000,
+            faults: Some(1),
+            ..Scale::FULL
+        }
     }
 }
 
@@ -128,7 +140,10 @@ impl Emulated {
             return connection_string().await;
         }
         let start = || SECOND.get_or_init(|| Azurite::start().expect("a second emulator"));
-        tokio::task::spawn_blocking(start).await.expect("the emulator runs").connection_string()
+        tokio::task::spawn_blocking(start)
+            .await
+            .expect("the emulator runs")
+            .connection_string()
     }
 }
 
@@ -150,7 +165,11 @@ impl Backend for Emulated {
     }
 
     fn deviations(&self) -> &[Deviation] {
-        if Azurite::is_replaced() { &[] } else { self.deviations }
+        if Azurite::is_replaced() {
+            &[]
+        } else {
+            self.deviations
+        }
     }
 
     fn scale(&self) -> Scale {

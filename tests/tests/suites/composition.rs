@@ -106,7 +106,10 @@ async fn an_indexed_table_names_the_table_for_large_fields() {
         let store = Metered::new(MemoryStore::new(), meter.clone());
         let opened = IndexedTable::<T>::open(store, "Entities", IndexOptions::local()).await;
         assert_eq!(meter.total(), 0);
-        opened.map(drop).expect_err("it would not be kept").to_string()
+        opened
+            .map(drop)
+            .expect_err("it would not be kept")
+            .to_string()
     }
     assert!(refusal::<IndexedLarge>().await.contains("LargeTable"));
 }
@@ -121,12 +124,24 @@ fn lagging() -> Arc<dyn TableStore> {
 #[tokio::test]
 async fn patterns_that_read_their_own_writes_refuse_stale_reads() {
     let queue = || TableQueue::open(lagging(), "Queues", "jobs");
-    let local = Arc::new(TableQueue::open(Arc::new(MemoryStore::new()), "Queues", "jobs").await.unwrap());
-    let indexed = IndexedTable::<Indexed>::open(lagging(), "Entities", IndexOptions::default()).await;
+    let local = Arc::new(
+        TableQueue::open(Arc::new(MemoryStore::new()), "Queues", "jobs")
+            .await
+            .unwrap(),
+    );
+    let indexed =
+        IndexedTable::<Indexed>::open(lagging(), "Entities", IndexOptions::default()).await;
     let transactions = Coordinator::open(lagging(), "Ledger", local, Resources::new()).await;
-    for refused in [queue().await.map(drop), indexed.map(drop), transactions.map(drop)] {
+    for refused in [
+        queue().await.map(drop),
+        indexed.map(drop),
+        transactions.map(drop),
+    ] {
         let error = refused.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Unsupported { .. }),
+            "{error}"
+        );
         assert!(error.to_string().contains("primary"), "{error}");
     }
 }

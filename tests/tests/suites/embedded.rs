@@ -17,7 +17,14 @@ struct Embedded {
 
 impl Embedded {
     fn durable() -> Self {
-        Self::new(Durability::Immediate, Reads::Inline, Scale { tables: 20, ..Scale::FULL })
+        Self::new(
+            Durability::Immediate,
+            Reads::Inline,
+            Scale {
+                tables: 20,
+                ..Scale::FULL
+            },
+        )
     }
 
     fn relaxed() -> Self {
@@ -25,7 +32,12 @@ impl Embedded {
     }
 
     fn new(durability: Durability, reads: Reads, scale: Scale) -> Self {
-        Self { directory: tempfile::tempdir().expect("a directory"), durability, reads, scale }
+        Self {
+            directory: tempfile::tempdir().expect("a directory"),
+            durability,
+            reads,
+            scale,
+        }
     }
 }
 
@@ -33,7 +45,11 @@ impl Embedded {
 impl Backend for Embedded {
     async fn store(&self) -> Arc<dyn TableStore> {
         let builder = EmbeddedStore::builder(self.directory.path().join("store"));
-        let store = builder.durability(self.durability).reads(self.reads).open().await;
+        let store = builder
+            .durability(self.durability)
+            .reads(self.reads)
+            .open()
+            .await;
         Arc::new(store.expect("a new store"))
     }
 
@@ -60,14 +76,17 @@ mod indexes {
     use table_core::model::{Entity, TableName};
     use table_core::query::Query;
     use table_core::store::{Operation, TableStoreExt as _};
-    use table_patterns::index::{Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement};
+    use table_patterns::index::{
+        Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement,
+    };
 
     use super::*;
 
     /// No other process can write the directory. A change of an index state therefore waits only for the writes
     /// in flight, in real time, and every concurrent write has the right entries.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn are_built_and_dropped_with_default_options_under_concurrent_writes() -> table_core::Result<()> {
+    async fn are_built_and_dropped_with_default_options_under_concurrent_writes()
+    -> table_core::Result<()> {
         let backend = Embedded::durable();
         let (store, table) = (backend.store().await, TableName::new("People")?);
         store.create_table(&table).await?;
@@ -78,13 +97,20 @@ mod indexes {
         let index = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
         let open = || {
             let indexes = vec![index.clone()];
-            IndexedEntities::open(store.clone(), table.clone(), indexes, IndexOptions::default())
+            IndexedEntities::open(
+                store.clone(),
+                table.clone(),
+                indexes,
+                IndexOptions::default(),
+            )
         };
         let people = open().await?;
         let entries = async || {
             let rows = store.query_all(&table, &Query::new()).await?;
             Ok::<_, table_core::Error>(
-                rows.iter().filter(|row| Entry::index_of(row) == Some(index.id())).count(),
+                rows.iter()
+                    .filter(|row| Entry::index_of(row) == Some(index.id()))
+                    .count(),
             )
         };
         let begun = Instant::now();
@@ -104,11 +130,17 @@ mod indexes {
             for task in tasks {
                 task.await.expect("no panic")?;
             }
-            assert_eq!(entries().await?, 5 + (round as usize + 1) * 40, "each person has an entry");
+            assert_eq!(
+                entries().await?,
+                5 + (round as usize + 1) * 40,
+                "each person has an entry"
+            );
             let writer = open().await?;
             let write = async {
                 for id in 0..10 {
-                    writer.upsert(person(id % 5)?.with("Round", round as i32)).await?;
+                    writer
+                        .upsert(person(id % 5)?.with("Round", round as i32))
+                        .await?;
                 }
                 Ok::<_, table_core::Error>(())
             };
@@ -117,28 +149,50 @@ mod indexes {
             written?;
             assert_eq!(entries().await?, 0, "no person has an entry");
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            begun.elapsed()
+        );
         Ok(())
     }
 
     /// Journal rows are deleted behind the answers of writes; a store that is closed has none.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn leave_no_journal_rows_in_a_closed_store() -> table_core::Result<()> {
-        let (directory, table) = (tempfile::tempdir().expect("a directory"), TableName::new("People")?);
+        let (directory, table) = (
+            tempfile::tempdir().expect("a directory"),
+            TableName::new("People")?,
+        );
         let store = EmbeddedStore::open(directory.path()).await?;
         store.create_table(&table).await?;
         let index = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
         let shared: Arc<dyn TableStore> = Arc::new(store.clone());
-        let people =
-            IndexedEntities::open(shared, table.clone(), vec![index.clone()], IndexOptions::local()).await?;
+        let people = IndexedEntities::open(
+            shared,
+            table.clone(),
+            vec![index.clone()],
+            IndexOptions::local(),
+        )
+        .await?;
         for id in 0..100 {
-            people.insert(Entity::new("p", format!("{id:04}"))?.with("City", "oslo")).await?;
+            people
+                .insert(Entity::new("p", format!("{id:04}"))?.with("City", "oslo"))
+                .await?;
         }
         store.close().await?;
         let store = EmbeddedStore::open(directory.path()).await?;
         let rows = store.query_all(&table, &Query::new()).await?;
-        let rows: Vec<_> = rows.iter().filter(|row| row.key().partition() != "~~manifest").collect();
-        assert_eq!(rows.iter().filter(|row| Entry::index_of(row) == Some(index.id())).count(), 100);
+        let rows: Vec<_> = rows
+            .iter()
+            .filter(|row| row.key().partition() != "~~manifest")
+            .collect();
+        assert_eq!(
+            rows.iter()
+                .filter(|row| Entry::index_of(row) == Some(index.id()))
+                .count(),
+            100
+        );
         assert_eq!(rows.len(), 200, "the people and their entries");
         store.close().await
     }

@@ -19,7 +19,11 @@ type Places = (Arc<dyn TableStore>, Arc<dyn TableStore>, Queue);
 
 async fn in_table(store: &Arc<dyn TableStore>) -> Queue {
     let queue = Uuid::new_v4().to_string();
-    Arc::new(TableQueue::open(store.clone(), "Work", &queue).await.expect("a new queue"))
+    Arc::new(
+        TableQueue::open(store.clone(), "Work", &queue)
+            .await
+            .expect("a new queue"),
+    )
 }
 
 mod memory {
@@ -31,7 +35,11 @@ mod memory {
     impl EventualBackend for Memory {
         async fn places(&self) -> Places {
             let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-            (current.clone(), Arc::new(MemoryStore::new()), in_table(&current).await)
+            (
+                current.clone(),
+                Arc::new(MemoryStore::new()),
+                in_table(&current).await,
+            )
         }
     }
 
@@ -47,7 +55,11 @@ mod memory_to_embedded {
     impl EventualBackend for ToDisk {
         async fn places(&self) -> Places {
             let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-            (current.clone(), self.0.store("archive").await, in_table(&current).await)
+            (
+                current.clone(),
+                self.0.store("archive").await,
+                in_table(&current).await,
+            )
         }
 
         async fn blobs(&self) -> Arc<dyn ObjectStore> {
@@ -67,7 +79,11 @@ mod embedded_to_azurite {
     impl EventualBackend for ToCloud {
         async fn places(&self) -> Places {
             let current = self.0.store("current").await;
-            (current.clone(), Arc::new(emulated().await), in_table(&current).await)
+            (
+                current.clone(),
+                Arc::new(emulated().await),
+                in_table(&current).await,
+            )
         }
 
         async fn blobs(&self) -> Arc<dyn ObjectStore> {
@@ -89,7 +105,8 @@ mod azurite {
     impl EventualBackend for Cloud {
         async fn places(&self) -> Places {
             let name = Uuid::new_v4().to_string();
-            let queue = AzureWorkQueue::from_connection_string(&connection_string().await, &name, None);
+            let queue =
+                AzureWorkQueue::from_connection_string(&connection_string().await, &name, None);
             let queue = queue.expect("the emulator's connection string");
             queue.create_if_missing().await.expect("a new queue");
             let store = Arc::new(emulated().await);

@@ -21,5 +21,8 @@ mod staging;
 #[test]
 fn a_first_start_of_the_emulator() {
     let emulator = conformance::azurite::Azurite::shared();
-    assert!(emulator.connection_string().contains("TableEndpoint=http"), "the emulator has an address");
+    assert!(
+        emulator.connection_string().contains("TableEndpoint=http"),
+        "the emulator has an address"
+    );
 }

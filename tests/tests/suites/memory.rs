@@ -49,11 +49,24 @@ async fn thousands_of_tasks_lose_no_write() {
         crowd.spawn(write_and_read(Arc::clone(&store), table.clone(), n));
     }
     crowd.join_all().await;
-    let all = store.query_all(&table, &Query::new()).await.expect("a table scan");
+    let all = store
+        .query_all(&table, &Query::new())
+        .await
+        .expect("a table scan");
     let (counters, rows): (Vec<_>, Vec<_>) = all.iter().partition(|e| e.key().row() == "counter");
     assert_eq!(rows.len(), 3 * TASKS as usize);
-    let counted = counters.iter().map(|e| e.get("Count").map(|v| v.to_owned()));
-    let sum: i32 = counted.map(|count| if let Some(EdmValue::Int32(n)) = count { n } else { 0 }).sum();
+    let counted = counters
+        .iter()
+        .map(|e| e.get("Count").map(|v| v.to_owned()));
+    let sum: i32 = counted
+        .map(|count| {
+            if let Some(EdmValue::Int32(n)) = count {
+                n
+            } else {
+                0
+            }
+        })
+        .sum();
     assert_eq!(sum, TASKS);
 }
 
@@ -62,15 +75,29 @@ const TASKS: i32 = 5_000;
 /// Inserts a row, increments the counter of its partition, and writes two rows in a group.
 async fn write_and_read(store: Arc<MemoryStore>, table: TableName, n: i32) {
     let partition = (n % 50).to_string();
-    let entity = |row: String| Entity::new(&partition, row).expect("a legal key").with("N", n);
-    store.write(&table, Operation::Insert(entity(format!("row{n}")))).await.expect("an insert");
+    let entity = |row: String| {
+        Entity::new(&partition, row)
+            .expect("a legal key")
+            .with("N", n)
+    };
+    store
+        .write(&table, Operation::Insert(entity(format!("row{n}"))))
+        .await
+        .expect("an insert");
     add_one(&store, &table, &partition).await;
     let group = [entity(format!("pair{n}a")), entity(format!("pair{n}b"))].map(Operation::Insert);
-    let mut transaction =
-        GroupTransaction::new(PartitionKey::new(&*partition).expect("a legal key"), store.profile());
-    group.into_iter().for_each(|op| transaction.push(op).expect("it fits"));
+    let mut transaction = GroupTransaction::new(
+        PartitionKey::new(&*partition).expect("a legal key"),
+        store.profile(),
+    );
+    group
+        .into_iter()
+        .for_each(|op| transaction.push(op).expect("it fits"));
     store.transact(&table, transaction).await.expect("a group");
-    let page = store.query(&table, &pairs(&partition), None).await.expect("a page");
+    let page = store
+        .query(&table, &pairs(&partition), None)
+        .await
+        .expect("a page");
     assert!(page.continuation.is_some() || page.items.len().is_multiple_of(2));
 }
 
@@ -86,7 +113,9 @@ async fn add_one(store: &MemoryStore, table: &TableName, partition: &str) {
         let attempt = match read {
             None => Operation::Insert(counter.clone().with("Count", 1)),
             Some(read) => {
-                let Some(EdmValue::Int32(count)) = read.get("Count").map(|v| v.to_owned()) else { panic!() };
+                let Some(EdmValue::Int32(count)) = read.get("Count").map(|v| v.to_owned()) else {
+                    panic!()
+                };
                 let version = read.etag().expect("a version").into();
                 Operation::Replace(counter.clone().with("Count", count + 1), version)
             }

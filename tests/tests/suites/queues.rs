@@ -10,7 +10,11 @@ use table_patterns::queue::TableQueue;
 use crate::backends::{Disk, connection_string};
 
 async fn in_table(store: Arc<dyn TableStore>) -> Queue {
-    Arc::new(TableQueue::open(store, "Work", "jobs").await.expect("a new queue"))
+    Arc::new(
+        TableQueue::open(store, "Work", "jobs")
+            .await
+            .expect("a new queue"),
+    )
 }
 
 mod memory {
@@ -72,7 +76,9 @@ mod azurite {
     use conformance::azurite::Azurite;
     use table_azure::SharedKey;
     use table_azure::queue::AzureWorkQueue;
-    use table_azure::sas::{AccountPermissions, AccountResources, AccountSas, AccountServices, SasProtocol};
+    use table_azure::sas::{
+        AccountPermissions, AccountResources, AccountSas, AccountServices, SasProtocol,
+    };
     use table_core::queue::WorkQueue;
     use uuid::Uuid;
 
@@ -84,7 +90,8 @@ mod azurite {
     impl QueueBackend for Emulated {
         async fn queue(&self) -> Queue {
             let name = Uuid::new_v4().to_string();
-            let queue = AzureWorkQueue::from_connection_string(&connection_string().await, &name, None);
+            let queue =
+                AzureWorkQueue::from_connection_string(&connection_string().await, &name, None);
             let queue = queue.expect("the emulator's connection string");
             queue.create_if_missing().await.expect("a new queue");
             queue.create_if_missing().await.expect("the queue is there");
@@ -114,7 +121,10 @@ mod azurite {
             .with_protocol(SasProtocol::HttpsAndHttp)
             .sign(&SharedKey::new(account, key).unwrap());
         let endpoint = Azurite::shared().queues();
-        let text = format!("QueueEndpoint={endpoint};SharedAccessSignature={}", sas.as_str());
+        let text = format!(
+            "QueueEndpoint={endpoint};SharedAccessSignature={}",
+            sas.as_str()
+        );
         AzureWorkQueue::from_connection_string(&text, name, None).unwrap()
     }
 
@@ -129,12 +139,21 @@ mod azurite {
         let worker = guest(&name, AccountPermissions::ALL, MESSAGES);
         worker.send("one", Duration::ZERO).await.unwrap();
         assert_eq!(worker.peek(9).await.unwrap()[0].body, "one");
-        assert_eq!(worker.receive(9, Duration::from_secs(60)).await.unwrap().len(), 1);
+        assert_eq!(
+            worker
+                .receive(9, Duration::from_secs(60))
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
         assert!(is_forbidden(worker.delete_queue().await));
         let sender = guest(&name, AccountPermissions::ADD, MESSAGES);
         sender.send("two", Duration::ZERO).await.unwrap();
         assert!(is_forbidden(sender.peek(9).await));
-        assert!(is_forbidden(sender.receive(9, Duration::from_secs(60)).await));
+        assert!(is_forbidden(
+            sender.receive(9, Duration::from_secs(60)).await
+        ));
     }
 
     #[tokio::test]
@@ -147,12 +166,28 @@ mod azurite {
         let receipt = received[0].receipt.as_ref().unwrap();
         let with = |rights| guest(&name, rights, MESSAGES | AccountResources::TABLE);
         assert!(is_forbidden(
-            with(AccountPermissions::PROCESS).renew(receipt, Duration::from_secs(60)).await
+            with(AccountPermissions::PROCESS)
+                .renew(receipt, Duration::from_secs(60))
+                .await
         ));
-        let receipt = with(AccountPermissions::UPDATE).renew(receipt, Duration::from_secs(60)).await.unwrap();
-        assert!(is_forbidden(with(AccountPermissions::UPDATE).delete(&receipt).await));
-        with(AccountPermissions::PROCESS).delete(&receipt).await.unwrap();
-        assert!(owner.delete(&receipt).await.unwrap_err().is_precondition_failed());
+        let receipt = with(AccountPermissions::UPDATE)
+            .renew(receipt, Duration::from_secs(60))
+            .await
+            .unwrap();
+        assert!(is_forbidden(
+            with(AccountPermissions::UPDATE).delete(&receipt).await
+        ));
+        with(AccountPermissions::PROCESS)
+            .delete(&receipt)
+            .await
+            .unwrap();
+        assert!(
+            owner
+                .delete(&receipt)
+                .await
+                .unwrap_err()
+                .is_precondition_failed()
+        );
     }
 
     #[tokio::test]
@@ -160,7 +195,11 @@ mod azurite {
         let text = connection_string().await;
         let missing = AzureWorkQueue::from_connection_string(&text, "missing", None).unwrap();
         let error = missing.peek(1).await.unwrap_err();
-        assert_eq!(error.answer().unwrap().code.as_deref(), Some("QueueNotFound"), "{error}");
+        assert_eq!(
+            error.answer().unwrap().code.as_deref(),
+            Some("QueueNotFound"),
+            "{error}"
+        );
         let wrong = text.replace("AccountKey=E", "AccountKey=F");
         let wrong = AzureWorkQueue::from_connection_string(&wrong, "missing", None).unwrap();
         let error = wrong.create_if_missing().await.unwrap_err();

@@ -65,7 +65,10 @@ impl Distance {
         let (faults, meter) = (FaultInjector::new(1), RequestMeter::new());
         faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(10))));
         let store = Metered::new(Faulty::new(MemoryStore::new(), faults), meter.clone());
-        Self { store: Arc::new(store), meter }
+        Self {
+            store: Arc::new(store),
+            meter,
+        }
     }
 
     /// The requests and the round trips of work.
@@ -76,7 +79,11 @@ impl Distance {
 }
 
 fn employee(id: u32) -> Employee {
-    Employee { department: "Sales".to_owned(), id, age: 40 }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        age: 40,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,8 +95,10 @@ async fn of_tables() -> Result<()> {
     for id in 1..20 {
         group.insert(&employee(id))?;
     }
-    let keys =
-        |all: std::ops::Range<u32>| all.map(|id| Employee::key("Sales", id)).collect::<Result<Vec<_>>>();
+    let keys = |all: std::ops::Range<u32>| {
+        all.map(|id| Employee::key("Sales", id))
+            .collect::<Result<Vec<_>>>()
+    };
     let key = Employee::key("Sales", 1)?;
     employees.insert(&employee(0)).await?;
     let older = Employee::patch().age(41);
@@ -97,14 +106,23 @@ async fn of_tables() -> Result<()> {
         distance.cost(group.commit()).await?,
         distance.cost(employees.get(key.clone())).await?,
         distance.cost(employees.get_many(keys(0..16)?)).await?,
-        distance.cost(employees.query().partition(Employee::partition("Sales")?).all()).await?,
+        distance
+            .cost(
+                employees
+                    .query()
+                    .partition(Employee::partition("Sales")?)
+                    .all(),
+            )
+            .await?,
         distance
             .cost(employees.update(key.clone(), |employee| {
                 employee.age += 1;
                 Ok(())
             }))
             .await?,
-        distance.cost(employees.merge(key, &older, IfMatch::Any)).await?,
+        distance
+            .cost(employees.merge(key, &older, IfMatch::Any))
+            .await?,
     ];
     assert_eq!(costs, [[1, 1], [1, 1], [16, 1], [1, 1], [2, 2], [1, 1]]);
     let departments = JoinCache::new(employees.clone(), JoinOptions::default());
@@ -131,14 +149,17 @@ async fn of_layouts() -> Result<()> {
     let log = LogTail::<Claim>::new(distance.store.clone(), "Claims", PartitionKey::new("ken")?)?;
     log.create_if_missing().await?;
     log.append(&Claim { amount: 1 }).await?;
-    let costs =
-        [distance.cost(log.append(&Claim { amount: 2 })).await?, distance.cost(log.latest(10)).await?];
+    let costs = [
+        distance.cost(log.append(&Claim { amount: 2 })).await?,
+        distance.cost(log.latest(10)).await?,
+    ];
     assert_eq!(costs, [[1, 1], [1, 1]], "a log tail");
 
     let wide = WideEntities::new(distance.store.clone(), TableName::new("Wide")?);
     wide.create_if_missing().await?;
-    let year =
-        (0..365).fold(Entity::new("Sales", "2013")?, |year, day| year.with(&format!("D{day:03}"), day));
+    let year = (0..365).fold(Entity::new("Sales", "2013")?, |year, day| {
+        year.with(&format!("D{day:03}"), day)
+    });
     wide.insert(&Entity::new("Sales", "2012")?).await?;
     let inserted = distance.cost(wide.insert(&year)).await?;
     let read = wide.get(year.key()).await?.expect("it is stored");
@@ -152,13 +173,23 @@ async fn of_layouts() -> Result<()> {
     let events = SpreadTable::<Event>::new(distance.store.clone(), "Events")?;
     events.create_if_missing().await?;
     for number in 0..100 {
-        events.insert(&Event { day: "2013-01-01".to_owned(), number }).await?;
+        events
+            .insert(&Event {
+                day: "2013-01-01".to_owned(),
+                number,
+            })
+            .await?;
     }
-    let event = Event { day: "2013-01-01".to_owned(), number: 100 };
+    let event = Event {
+        day: "2013-01-01".to_owned(),
+        number: 100,
+    };
     let day = events.query().partition(Event::partition("2013-01-01")?);
     let costs = [
         distance.cost(events.insert(&event)).await?,
-        distance.cost(events.get(Event::key("2013-01-01", 7u32)?)).await?,
+        distance
+            .cost(events.get(Event::key("2013-01-01", 7u32)?))
+            .await?,
         distance.cost(day.all()).await?,
     ];
     assert_eq!(costs, [[1, 1], [1, 1], [16, 1]], "spread keys");
@@ -171,7 +202,11 @@ async fn of_layouts() -> Result<()> {
     let message = queue.receive(1, hour).await?.remove(0);
     let receipt = message.receipt.expect("it was received");
     let renewed = distance.cost(queue.renew(&receipt, hour)).await?;
-    assert_eq!([sent, received, renewed], [[1, 1], [2, 2], [2, 2]], "a queue in a table");
+    assert_eq!(
+        [sent, received, renewed],
+        [[1, 1], [2, 2], [2, 2]],
+        "a queue in a table"
+    );
     Ok(())
 }
 
@@ -182,7 +217,11 @@ async fn of_lists_summaries_and_copies() -> Result<()> {
         "department" => Ok(None),
         _ => Key::new(e.key().partition(), "department").map(Some),
     };
-    let shapes = [Shape::LIST, Shape::summary(["Salary"]), Shape::copy("Best", vec!["Salary".to_owned()])];
+    let shapes = [
+        Shape::LIST,
+        Shape::summary(["Salary"]),
+        Shape::copy("Best", vec!["Salary".to_owned()]),
+    ];
     for (shape, placement, insert, known_change) in [
         (&shapes[0], Placement::SamePartition, [2, 2], [3, 2]),
         (&shapes[0], Placement::OtherPartition, [5, 5], [7, 5]),
@@ -192,22 +231,39 @@ async fn of_lists_summaries_and_copies() -> Result<()> {
         let distance = Distance::new();
         let table = TableName::new("Employees")?;
         distance.store.create_table(&table).await?;
-        let (here, copies) = (placement == Placement::SamePartition, matches!(shape, Shape::Copy { .. }));
-        let index = Index::new("office", placement.clone(), "1", move |e| match e.get("Office") {
-            Some(_) if copies => copied(e),
-            Some(ValueRef::String(office)) if here => Key::new("Sales", format!("office_{office}")).map(Some),
-            Some(ValueRef::String(office)) => Key::new(format!("office_{office}"), "all").map(Some),
-            _ => Ok(None),
+        let (here, copies) = (
+            placement == Placement::SamePartition,
+            matches!(shape, Shape::Copy { .. }),
+        );
+        let index = Index::new("office", placement.clone(), "1", move |e| {
+            match e.get("Office") {
+                Some(_) if copies => copied(e),
+                Some(ValueRef::String(office)) if here => {
+                    Key::new("Sales", format!("office_{office}")).map(Some)
+                }
+                Some(ValueRef::String(office)) => {
+                    Key::new(format!("office_{office}"), "all").map(Some)
+                }
+                _ => Ok(None),
+            }
         });
-        let (store, indexes) = (distance.store.clone(), vec![index.with_shape(shape.clone())]);
-        let employees = IndexedEntities::open(store, table, indexes, IndexOptions::default()).await?;
+        let (store, indexes) = (
+            distance.store.clone(),
+            vec![index.with_shape(shape.clone())],
+        );
+        let employees =
+            IndexedEntities::open(store, table, indexes, IndexOptions::default()).await?;
         let employee = |id: u32, office: &str| {
             Ok::<_, Error>(
-                Entity::new("Sales", format!("{id}"))?.with("Office", office).with("Salary", 1000_i64),
+                Entity::new("Sales", format!("{id}"))?
+                    .with("Office", office)
+                    .with("Salary", 1000_i64),
             )
         };
         if copies {
-            employees.insert(Entity::new("Sales", "department")?.with("Floor", 1)).await?;
+            employees
+                .insert(Entity::new("Sales", "department")?.with("Floor", 1))
+                .await?;
         } else {
             employees.insert(employee(1, "oslo")?).await?;
             employees.insert(employee(2, "rome")?).await?;
@@ -246,21 +302,36 @@ async fn of_moves() -> Result<()> {
             let table = TableName::new(name)?;
             distance.store.create_table_if_missing(&table).await?;
             let here = placement == Placement::SamePartition;
-            let index = Index::new("office", placement.clone(), "1", move |e| match e.get("Office") {
-                Some(ValueRef::String(office)) if here => {
-                    Key::new(e.key().partition(), format!("office_{office}_{}", e.key().row())).map(Some)
+            let index = Index::new("office", placement.clone(), "1", move |e| {
+                match e.get("Office") {
+                    Some(ValueRef::String(office)) if here => Key::new(
+                        e.key().partition(),
+                        format!("office_{office}_{}", e.key().row()),
+                    )
+                    .map(Some),
+                    Some(ValueRef::String(office)) => Key::new(
+                        format!("office_{office}"),
+                        format!("{}_{}", e.key().partition(), e.key().row()),
+                    )
+                    .map(Some),
+                    _ => Ok(None),
                 }
-                Some(ValueRef::String(office)) => {
-                    Key::new(format!("office_{office}"), format!("{}_{}", e.key().partition(), e.key().row()))
-                        .map(Some)
-                }
-                _ => Ok(None),
             });
-            IndexedEntities::open(distance.store.clone(), table, vec![index], IndexOptions::default()).await
+            IndexedEntities::open(
+                distance.store.clone(),
+                table,
+                vec![index],
+                IndexOptions::default(),
+            )
+            .await
         };
         let (employees, archive) = (open("Employees").await?, open("Archive").await?);
-        employees.insert(Entity::new("Sales", "1")?.with("Office", "oslo")).await?;
-        archive.insert(Entity::new("Sales", "1")?.with("Office", "oslo")).await?;
+        employees
+            .insert(Entity::new("Sales", "1")?.with("Office", "oslo"))
+            .await?;
+        archive
+            .insert(Entity::new("Sales", "1")?.with("Office", "oslo"))
+            .await?;
         employees.flush().await;
         archive.flush().await;
         let moved = async |from: Key, target: &IndexedEntities, to: Key| {
@@ -278,7 +349,10 @@ async fn of_moves() -> Result<()> {
             moved(key("Sales", "2")?, &employees, key("Travel", "2")?).await?,
             moved(key("Travel", "2")?, &archive, key("Travel", "2")?).await?,
         ];
-        assert_eq!(costs, cost, "{placement:?}: the same partition, another one, another table");
+        assert_eq!(
+            costs, cost,
+            "{placement:?}: the same partition, another one, another table"
+        );
     }
     Ok(())
 }
@@ -318,7 +392,11 @@ async fn of_sets() -> Result<()> {
         employee.age += 1;
         Ok(())
     };
-    assert_eq!(distance.cost(writer.write(inserts)).await?, [16, 1], "16 groups");
+    assert_eq!(
+        distance.cost(writer.write(inserts)).await?,
+        [16, 1],
+        "16 groups"
+    );
     assert_eq!(
         distance.cost(sales.update(older)).await?,
         [18, 3],
@@ -347,12 +425,18 @@ async fn of_eventual_transactions() -> Result<()> {
     distance.store.create_table(&table).await?;
     let queue = Arc::new(TableQueue::open(distance.store.clone(), "Work", "jobs").await?);
     let resources = Resources::new().with_store("office", distance.store.clone());
-    let process = Coordinator::open(distance.store.clone(), "Transactions", queue, resources).await?;
+    let process =
+        Coordinator::open(distance.store.clone(), "Transactions", queue, resources).await?;
     let upsert = |steps: EventualTransaction, row: &str| {
-        steps.upsert("office", table.clone(), Entity::new("Sales", row).expect("a legal key"))
+        steps.upsert(
+            "office",
+            table.clone(),
+            Entity::new("Sales", row).expect("a legal key"),
+        )
     };
     let three = upsert(upsert(upsert(EventualTransaction::new(), "1"), "2"), "3");
-    let together = EventualTransaction::new().together(|steps| upsert(upsert(upsert(steps, "1"), "2"), "3"));
+    let together =
+        EventualTransaction::new().together(|steps| upsert(upsert(upsert(steps, "1"), "2"), "3"));
     let place = Place::new("office", table.clone(), Key::new("Sales", "3")?);
     let away = Place::new("office", table.clone(), Key::new("Sales", "4")?);
     let moved = EventualTransaction::new().move_entity(place, away);
@@ -362,7 +446,11 @@ async fn of_eventual_transactions() -> Result<()> {
         distance.cost(process.submit(&together, applied)).await?,
         distance.cost(process.submit(&moved, applied)).await?,
     ];
-    assert_eq!(costs, [[9, 9], [7, 5], [8, 8]], "message, claim, steps, records, message");
+    assert_eq!(
+        costs,
+        [[9, 9], [7, 5], [8, 8]],
+        "message, claim, steps, records, message"
+    );
     Ok(())
 }
 
@@ -396,7 +484,11 @@ async fn of_large_entities() -> Result<()> {
         round_trips(photos.replace_if(&photo(2, 3), IfMatch::Any)).await?,
         round_trips(photos.delete(Photo::key("2013", 2u32)?, IfMatch::Any)).await?,
     ];
-    assert_eq!(costs, [2, 2, 4, 3], "insert, get, replace, delete of two blobs");
+    assert_eq!(
+        costs,
+        [2, 2, 4, 3],
+        "insert, get, replace, delete of two blobs"
+    );
     Ok(())
 }
 
@@ -427,22 +519,37 @@ async fn of_slices_types_changes_and_encryption() -> Result<()> {
     changes.insert(&employee(1)).await?;
     let costs = [
         distance.cost(changes.insert(&employee(2))).await?,
-        distance.cost(changes.delete(Employee::key("Sales", 1u32)?, IfMatch::Any)).await?,
+        distance
+            .cost(changes.delete(Employee::key("Sales", 1u32)?, IfMatch::Any))
+            .await?,
     ];
     assert_eq!(costs, [[1, 1], [1, 1]], "a change feed");
 
     let start: Ticks = "2013-01-01T08:00:00Z".parse()?;
-    let logins = TimeSlices::new(distance.store.clone(), "Logins", Every::Day, |login: &Login| login.at.0)?;
-    let login =
-        |hours| Login { user: "ken".to_owned(), at: Reverse(start + chrono::TimeDelta::hours(hours)) };
+    let logins = TimeSlices::new(
+        distance.store.clone(),
+        "Logins",
+        Every::Day,
+        |login: &Login| login.at.0,
+    )?;
+    let login = |hours| Login {
+        user: "ken".to_owned(),
+        at: Reverse(start + chrono::TimeDelta::hours(hours)),
+    };
     for day in 0..10 {
         logins.insert(&login(24 * day)).await?;
     }
     let costs = [
         distance.cost(logins.insert(&login(1))).await?,
-        distance.cost(logins.drop_before(start + chrono::TimeDelta::days(5))).await?,
+        distance
+            .cost(logins.drop_before(start + chrono::TimeDelta::days(5)))
+            .await?,
     ];
-    assert_eq!(costs, [[1, 1], [6, 2]], "slices: an insert, the drop of five");
+    assert_eq!(
+        costs,
+        [[1, 1], [6, 2]],
+        "slices: an insert, the drop of five"
+    );
 
     let employees = Table::<Employee>::new(distance.store.clone(), "Company")?;
     employees.create_if_missing().await?;
@@ -452,20 +559,36 @@ async fn of_slices_types_changes_and_encryption() -> Result<()> {
     let older = |_: &Entity| Ok([("age", 41)].into_iter().collect::<Properties>());
     let costs = [
         distance.cost(all.all()).await?,
-        distance.cost(modify(&employees, Employee::key("Sales", 1u32)?.key(), older)).await?,
+        distance
+            .cost(modify(
+                &employees,
+                Employee::key("Sales", 1u32)?.key(),
+                older,
+            ))
+            .await?,
     ];
-    assert_eq!(costs, [[1, 1], [2, 2]], "several types: a page, a change without the type");
+    assert_eq!(
+        costs,
+        [[1, 1], [2, 2]],
+        "several types: a page, a change without the type"
+    );
 
     let key = AesKeyWrap::new("kek", &KeyBytes::random(32)?)?;
     let store = EncryptedStore::new(distance.store.clone(), Keys::new(Arc::new(key)))?;
     let secrets = Table::<Secret>::new(store, "Secrets")?;
     secrets.create_if_missing().await?;
-    let secret = Secret { owner: "ken".to_owned(), name: "pin".to_owned(), text: "1234".to_owned() };
+    let secret = Secret {
+        owner: "ken".to_owned(),
+        name: "pin".to_owned(),
+        text: "1234".to_owned(),
+    };
     let key = Secret::key("ken", "pin")?;
     let costs = [
         distance.cost(secrets.insert(&secret)).await?,
         distance.cost(secrets.get(key.clone())).await?,
-        distance.cost(secrets.merge(key, &Secret::patch().text("5678"), IfMatch::Any)).await?,
+        distance
+            .cost(secrets.merge(key, &Secret::patch().text("5678"), IfMatch::Any))
+            .await?,
     ];
     assert_eq!(
         costs,
@@ -483,7 +606,12 @@ async fn of_logs_in_blobs() -> Result<()> {
     let first = round_trips(log.flush()).await?;
     log.append(&2).await?;
     let next = round_trips(log.flush()).await?;
-    let read = round_trips(read_logs(blobs, "web", start..Ticks::MAX).try_collect::<Vec<_>>()).await?;
-    assert_eq!([first, next, read], [2, 1, 3], "the first buffer of an hour, the next one, reading them");
+    let read =
+        round_trips(read_logs(blobs, "web", start..Ticks::MAX).try_collect::<Vec<_>>()).await?;
+    assert_eq!(
+        [first, next, read],
+        [2, 1, 3],
+        "the first buffer of an hour, the next one, reading them"
+    );
     Ok(())
 }

@@ -27,16 +27,35 @@ struct Film {
 
 /// Returns every file below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 /// Starts an upload with one part, in the directory of the only blob.
 async fn begin(blobs: &LocalFileSystem, directory: &Path) -> Box<dyn MultipartUpload> {
     let blob = files(&directory.join("large"));
-    let beside = blob[0].parent().unwrap().strip_prefix(directory).unwrap().to_str().unwrap();
+    let beside = blob[0]
+        .parent()
+        .unwrap()
+        .strip_prefix(directory)
+        .unwrap()
+        .to_str()
+        .unwrap();
     let path = BlobPath::parse(format!("{beside}/{}", Uuid::new_v4())).unwrap();
-    let mut upload = blobs.put_multipart_opts(&path, PutMultipartOptions::default()).await.unwrap();
+    let mut upload = blobs
+        .put_multipart_opts(&path, PutMultipartOptions::default())
+        .await
+        .unwrap();
     upload.put_part(vec![1; 1000].into()).await.unwrap();
     upload
 }
@@ -48,17 +67,30 @@ async fn files_of_killed_uploads_are_collected() -> Result<()> {
     let options = LargeOptions::default().with_local_files(directory.path());
     let hasty = options.clone().with_write_deadline(Duration::ZERO);
     let store = Arc::new(MemoryStore::new());
-    let open = |options| LargeTable::<Film>::new_with(store.clone(), "Films", blobs.clone(), options);
+    let open =
+        |options| LargeTable::<Film>::new_with(store.clone(), "Films", blobs.clone(), options);
     let (films, hasty) = (open(options)?, open(hasty)?);
     films.create_if_missing().await?;
-    films.insert(&Film { year: 1895, number: 1, pictures: vec![7; 100] }).await?;
+    films
+        .insert(&Film {
+            year: 1895,
+            number: 1,
+            pictures: vec![7; 100],
+        })
+        .await?;
     // The process of this upload is killed: nothing is cleaned up.
     std::mem::forget(begin(&blobs, directory.path()).await);
     let mut working = begin(&blobs, directory.path()).await;
-    fs::write(directory.path().join("large/films/notes#1"), "of somebody else").unwrap();
+    fs::write(
+        directory.path().join("large/films/notes#1"),
+        "of somebody else",
+    )
+    .unwrap();
     sleep(Duration::from_millis(50)).await;
 
-    let young = films.collect(Duration::from_secs(7200), CollectMode::Remove).await?;
+    let young = films
+        .collect(Duration::from_secs(7200), CollectMode::Remove)
+        .await?;
     assert_eq!(young.staged, 0);
     assert_eq!(files(directory.path()).len(), 4);
     let nano = Duration::from_nanos(1);
@@ -68,8 +100,22 @@ async fn files_of_killed_uploads_are_collected() -> Result<()> {
     assert_eq!(removed.staged, 2);
     assert_eq!(removed.used, 1);
     assert_eq!(removed.orphans, 0);
-    assert_eq!(files(directory.path()).len(), 2, "the blob and the file of another program");
-    working.complete().await.expect_err("an upload whose file was removed cannot complete");
-    assert_eq!(films.get_existing(Film::key(1895u32, 1u32)?).await?.pictures.len(), 100);
+    assert_eq!(
+        files(directory.path()).len(),
+        2,
+        "the blob and the file of another program"
+    );
+    working
+        .complete()
+        .await
+        .expect_err("an upload whose file was removed cannot complete");
+    assert_eq!(
+        films
+            .get_existing(Film::key(1895u32, 1u32)?)
+            .await?
+            .pictures
+            .len(),
+        100
+    );
     Ok(())
 }

@@ -41,7 +41,10 @@ impl<'a> Json<'a> {
     fn find_stop(&self, from: usize) -> Result<(usize, u8)> {
         let bytes = self.text.as_bytes();
         let at = from + before_quote(&bytes[from..]);
-        bytes.get(at).map(|stop| (at, *stop)).ok_or_else(|| self.parse_error("unterminated string"))
+        bytes
+            .get(at)
+            .map(|stop| (at, *stop))
+            .ok_or_else(|| self.parse_error("unterminated string"))
     }
 
     /// Reads a string from its first backslash on.
@@ -81,7 +84,8 @@ impl<'a> Json<'a> {
     fn rarely_escaped(&mut self, start: usize) -> Result<String> {
         // From the opening quote, at `start - 1`. The iterator stops after one value, so the rest of the document is
         // not read.
-        let mut rest = serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
+        let mut rest =
+            serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
         let text = match rest.next() {
             Some(Ok(text)) => text,
             Some(Err(error)) => return Err(self.parse_error(error.to_string())),

@@ -79,7 +79,9 @@ impl Fault {
         use OperationKind as K;
         match self {
             Self::ShortPage(_) => matches!(kind, K::Query | K::ListTables),
-            Self::LateEffect { .. } => !kind.is_read() && !matches!(kind, K::CreateTable | K::DeleteTable),
+            Self::LateEffect { .. } => {
+                !kind.is_read() && !matches!(kind, K::CreateTable | K::DeleteTable)
+            }
             Self::TableBeingDeleted => !matches!(kind, K::ListTables),
             _ => true,
         }
@@ -92,13 +94,25 @@ fn not_sent() -> Error {
 
 /// Returns the error of a request whose answer is lost.
 fn lost(kind: OperationKind) -> Error {
-    let error = Error::new(ErrorKind::Transport("the answer was lost (injected)".to_owned()));
-    error.with_outcome(if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous })
+    let error = Error::new(ErrorKind::Transport(
+        "the answer was lost (injected)".to_owned(),
+    ));
+    error.with_outcome(if kind.is_read() {
+        Outcome::NotApplied
+    } else {
+        Outcome::Ambiguous
+    })
 }
 
 fn broken(kind: OperationKind) -> Error {
-    let error = Error::new(ErrorKind::Service("an unreadable answer (injected)".to_owned()));
-    error.with_outcome(if kind.is_read() { Outcome::NotApplied } else { Outcome::Applied })
+    let error = Error::new(ErrorKind::Service(
+        "an unreadable answer (injected)".to_owned(),
+    ));
+    error.with_outcome(if kind.is_read() {
+        Outcome::NotApplied
+    } else {
+        Outcome::Applied
+    })
 }
 
 fn throttled(retry_after: Option<Duration>) -> Error {
@@ -144,7 +158,13 @@ enum When {
 impl FaultRule {
     /// Creates a rule for this fault.
     pub const fn new(fault: Fault) -> Self {
-        Self { fault, kinds: Vec::new(), table: None, when: When::Every(1), times: u64::MAX }
+        Self {
+            fault,
+            kinds: Vec::new(),
+            table: None,
+            when: When::Every(1),
+            times: u64::MAX,
+        }
     }
 
     /// Applies only to this kind of request. Call it repeatedly for several kinds.
@@ -191,7 +211,8 @@ impl FaultRule {
 
     fn matches(&self, call: &Call<'_>) -> bool {
         let is_table = |table: &TableName| {
-            call.table.is_some_and(|called| called.as_str().eq_ignore_ascii_case(table.as_str()))
+            call.table
+                .is_some_and(|called| called.as_str().eq_ignore_ascii_case(table.as_str()))
         };
         self.fault.can_happen_to(call.kind)
             && (self.kinds.is_empty() || self.kinds.contains(&call.kind))
@@ -268,12 +289,18 @@ impl FaultInjector {
             crash: None,
             log: Vec::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// Adds a rule after the existing rules.
     pub fn add(&self, rule: FaultRule) {
-        self.lock().rules.push(ActiveRule { rule, matched: 0, applied: 0 });
+        self.lock().rules.push(ActiveRule {
+            rule,
+            matched: 0,
+            applied: 0,
+        });
     }
 
     /// Sets the faults of the next requests, one step per request; `None` lets a request pass. After the last
@@ -356,7 +383,12 @@ impl State {
         let fault = self.decide(call);
         if let Some(fault) = fault {
             let (kind, table) = (call.kind, call.table.cloned());
-            self.log.push(Injected { request: self.requests, kind, table, fault });
+            self.log.push(Injected {
+                request: self.requests,
+                kind,
+                table,
+                fault,
+            });
         }
         (self.requests, fault)
     }
@@ -372,7 +404,9 @@ impl State {
         }
         // Every rule sees every request, so that their counts do not depend on their order.
         let rng = &mut self.rng;
-        self.rules.iter_mut().fold(None, |first, rule| first.or(rule.apply(call, rng)))
+        self.rules
+            .iter_mut()
+            .fold(None, |first, rule| first.or(rule.apply(call, rng)))
     }
 }
 
@@ -398,7 +432,10 @@ impl LateWrites {
     /// Executes the writes that are due before `request`. Their results are dropped.
     async fn arrive(&self, request: u64, store: &impl TableStore) {
         // The lock ends before the writes: a store may take any time for them.
-        let due: Vec<_> = self.lock().extract_if(.., |(due, ..)| *due <= request).collect();
+        let due: Vec<_> = self
+            .lock()
+            .extract_if(.., |(due, ..)| *due <= request)
+            .collect();
         for (_, write, _permit) in due {
             let _unseen = match write {
                 LateWrite::One(table, operation) => store.write(&table, operation).await.map(drop),
@@ -420,17 +457,35 @@ fn cut_entities(
     table: &TableName,
     query: &Query,
 ) {
-    let Some(next) = page.items.get(len).map(Entity::key) else { return };
-    let position = Position { first: next.partition().to_owned(), second: Some(next.row().to_owned()) };
+    let Some(next) = page.items.get(len).map(Entity::key) else {
+        return;
+    };
+    let position = Position {
+        first: next.partition().to_owned(),
+        second: Some(next.row().to_owned()),
+    };
     page.continuation = Some(Continuation::new(profile, table, query, position));
     page.items.truncate(len);
 }
 
 /// Keeps the first `len` names of a page. The continuation token starts at the next name.
-fn cut_tables(page: &mut Page<TableName>, len: usize, profile: &ServiceProfile, prefix: Option<&str>) {
-    let Some(next) = page.items.get(len) else { return };
+fn cut_tables(
+    page: &mut Page<TableName>,
+    len: usize,
+    profile: &ServiceProfile,
+    prefix: Option<&str>,
+) {
+    let Some(next) = page.items.get(len) else {
+        return;
+    };
     let first = profile.table_identity(next);
-    page.continuation = Some(Continuation::of_tables(prefix, Position { first, second: None }));
+    page.continuation = Some(Continuation::of_tables(
+        prefix,
+        Position {
+            first,
+            second: None,
+        },
+    ));
     page.items.truncate(len);
 }
 
@@ -445,7 +500,11 @@ pub struct Faulty<S> {
 impl<S: TableStore> Faulty<S> {
     /// Injects faults into the requests to `store`.
     pub fn new(store: S, faults: FaultInjector) -> Self {
-        Self { store, faults, late: LateWrites::default() }
+        Self {
+            store,
+            faults,
+            late: LateWrites::default(),
+        }
     }
 
     /// Returns the injector.
@@ -534,17 +593,25 @@ impl<S: TableStore> TableStore for Faulty<S> {
     ) -> Result<Page<TableName>> {
         let call = Call::list_tables();
         let (_, fault) = self.next(&call).await;
-        let mut page = self.run(call, fault, self.store.list_tables(prefix, from)).await?;
+        let mut page = self
+            .run(call, fault, self.store.list_tables(prefix, from))
+            .await?;
         if let Some(Fault::ShortPage(len)) = fault {
             cut_tables(&mut page, len, self.profile(), prefix);
         }
         Ok(page)
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         let call = Call::new(OperationKind::Get, table).at(AccessPath::Point);
         let (_, fault) = self.next(&call).await;
-        self.run(call, fault, self.store.get(table, key, select)).await
+        self.run(call, fault, self.store.get(table, key, select))
+            .await
     }
 
     async fn query(
@@ -555,7 +622,9 @@ impl<S: TableStore> TableStore for Faulty<S> {
     ) -> Result<Page<Entity>> {
         let call = Call::new(OperationKind::Query, table).at(query.access_path());
         let (_, fault) = self.next(&call).await;
-        let mut page = self.run(call, fault, self.store.query(table, query, from)).await?;
+        let mut page = self
+            .run(call, fault, self.store.query(table, query, from))
+            .await?;
         if let Some(Fault::ShortPage(len)) = fault {
             cut_entities(&mut page, len, self.profile(), table, query);
         }
@@ -570,7 +639,9 @@ impl<S: TableStore> TableStore for Faulty<S> {
     ) -> Result<ReadablePage> {
         let call = Call::new(OperationKind::Query, table).at(query.access_path());
         let (_, fault) = self.next(&call).await;
-        let mut found = self.run(call, fault, self.store.query_readable(table, query, from)).await?;
+        let mut found = self
+            .run(call, fault, self.store.query_readable(table, query, from))
+            .await?;
         if let Some(Fault::ShortPage(len)) = fault {
             cut_entities(&mut found.page, len, self.profile(), table, query);
         }
@@ -589,7 +660,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
                 self.store.local_writers().map(|writers| writers.enter()),
             );
         }
-        self.run(call, fault, self.store.write(table, operation)).await
+        self.run(call, fault, self.store.write(table, operation))
+            .await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
@@ -603,6 +675,7 @@ impl<S: TableStore> TableStore for Faulty<S> {
                 self.store.local_writers().map(|writers| writers.enter()),
             );
         }
-        self.run(call, fault, self.store.transact(table, group)).await
+        self.run(call, fault, self.store.transact(table, group))
+            .await
     }
 }

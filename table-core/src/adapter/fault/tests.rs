@@ -5,7 +5,8 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, Key, PartitionKey, TableName};
 use crate::query::Query;
 use crate::store::{
-    ErrorKind, GroupTransaction, Operation, OperationKind, Outcome, ServiceProfile, TableStore, TableStoreExt,
+    ErrorKind, GroupTransaction, Operation, OperationKind, Outcome, ServiceProfile, TableStore,
+    TableStoreExt,
 };
 
 fn table() -> TableName {
@@ -28,12 +29,19 @@ async fn faulty(seed: u64) -> Faulty<MemoryStore> {
 }
 
 async fn has(store: &Faulty<MemoryStore>, row: &str) -> bool {
-    store.inner().get(&table(), &key(row), None).await.unwrap().is_some()
+    store
+        .inner()
+        .get(&table(), &key(row), None)
+        .await
+        .unwrap()
+        .is_some()
 }
 
 #[tokio::test]
 async fn faults_before_the_effect_are_not_applied() {
-    let busy = Fault::Throttle { retry_after: Some(Duration::from_secs(3)) };
+    let busy = Fault::Throttle {
+        retry_after: Some(Duration::from_secs(3)),
+    };
     for fault in [Fault::FailBefore, busy, Fault::TableBeingDeleted] {
         let store = faulty(0).await;
         store.faults().script([Some(fault)]);
@@ -62,29 +70,57 @@ async fn a_lost_request_and_a_lost_answer_look_the_same() {
 #[tokio::test]
 async fn a_lost_read_is_not_ambiguous() {
     let store = faulty(0).await;
-    store.faults().script([Some(Fault::LoseAnswer), Some(Fault::LoseRequest)]);
+    store
+        .faults()
+        .script([Some(Fault::LoseAnswer), Some(Fault::LoseRequest)]);
     let error = store.get(&table(), &key("a"), None).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::NotApplied);
-    let error = store.query(&table(), &Query::new(), None).await.unwrap_err();
+    let error = store
+        .query(&table(), &Query::new(), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.outcome(), Outcome::NotApplied);
 }
 
 #[tokio::test]
 async fn a_late_effect_happens_before_a_later_request() {
     let store = faulty(0).await;
-    store.faults().script([Some(Fault::LateEffect { requests: 2 })]);
-    assert!(store.write(&table(), insert("a")).await.unwrap_err().is_ambiguous());
+    store
+        .faults()
+        .script([Some(Fault::LateEffect { requests: 2 })]);
+    assert!(
+        store
+            .write(&table(), insert("a"))
+            .await
+            .unwrap_err()
+            .is_ambiguous()
+    );
     assert_eq!(store.get(&table(), &key("a"), None).await.unwrap(), None);
-    assert!(store.get(&table(), &key("a"), None).await.unwrap().is_some());
+    assert!(
+        store
+            .get(&table(), &key("a"), None)
+            .await
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[tokio::test]
 async fn a_late_group_can_be_settled() {
     let store = faulty(0).await;
-    let mut group = GroupTransaction::new(PartitionKey::new("Sales").unwrap(), &ServiceProfile::LOCAL);
+    let mut group =
+        GroupTransaction::new(PartitionKey::new("Sales").unwrap(), &ServiceProfile::LOCAL);
     group.push(insert("a")).unwrap();
-    store.faults().script([Some(Fault::LateEffect { requests: 99 })]);
-    assert!(store.transact(&table(), group).await.unwrap_err().is_ambiguous());
+    store
+        .faults()
+        .script([Some(Fault::LateEffect { requests: 99 })]);
+    assert!(
+        store
+            .transact(&table(), group)
+            .await
+            .unwrap_err()
+            .is_ambiguous()
+    );
     assert!(!has(&store, "a").await);
     store.settle().await;
     assert!(has(&store, "a").await);
@@ -92,9 +128,10 @@ async fn a_late_group_can_be_settled() {
 
 #[tokio::test(start_paused = true)]
 async fn delays_are_before_or_after_the_effect() {
-    for (fault, applied) in
-        [(Fault::Delay(Duration::from_secs(60)), false), (Fault::DelayAnswer(Duration::from_secs(60)), true)]
-    {
+    for (fault, applied) in [
+        (Fault::Delay(Duration::from_secs(60)), false),
+        (Fault::DelayAnswer(Duration::from_secs(60)), true),
+    ] {
         let store = faulty(0).await;
         store.faults().script([Some(fault)]);
         let cancelled =
@@ -110,11 +147,16 @@ async fn short_pages_lose_nothing() {
     for row in ["a", "b", "c", "d", "e"] {
         store.write(&table(), insert(row)).await.unwrap();
     }
-    store.faults().script([2, 0, 1].map(|len| Some(Fault::ShortPage(len))));
+    store
+        .faults()
+        .script([2, 0, 1].map(|len| Some(Fault::ShortPage(len))));
     let mut rows = Vec::new();
     let (mut from, mut lens) = (None, Vec::new());
     loop {
-        let page = store.query(&table(), &Query::new(), from.as_ref()).await.unwrap();
+        let page = store
+            .query(&table(), &Query::new(), from.as_ref())
+            .await
+            .unwrap();
         lens.push(page.items.len());
         rows.extend(page.items.iter().map(|e| e.key().row().to_owned()));
         from = page.continuation;
@@ -130,9 +172,14 @@ async fn short_pages_lose_nothing() {
 async fn short_listings_lose_nothing() {
     let store = faulty(0).await;
     for name in ["Beta", "alpha", "Gamma"] {
-        store.create_table(&TableName::new(name).unwrap()).await.unwrap();
+        store
+            .create_table(&TableName::new(name).unwrap())
+            .await
+            .unwrap();
     }
-    store.faults().script([1, 0, 2].map(|len| Some(Fault::ShortPage(len))));
+    store
+        .faults()
+        .script([1, 0, 2].map(|len| Some(Fault::ShortPage(len))));
     let names = store.all_tables(None).await.unwrap();
     assert_eq!(
         names.iter().map(TableName::as_str).collect::<Vec<_>>(),
@@ -147,8 +194,18 @@ async fn rules_select_by_kind_table_and_count() {
     let faults = store.faults().clone();
     let other = TableName::new("Other").unwrap();
     store.create_table(&other).await.unwrap();
-    faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Insert).in_table(table()).nth(2));
-    faults.add(FaultRule::new(Fault::LoseRequest).on(OperationKind::Get).every(2).times(1));
+    faults.add(
+        FaultRule::new(Fault::FailBefore)
+            .on(OperationKind::Insert)
+            .in_table(table())
+            .nth(2),
+    );
+    faults.add(
+        FaultRule::new(Fault::LoseRequest)
+            .on(OperationKind::Get)
+            .every(2)
+            .times(1),
+    );
     store.write(&table(), insert("a")).await.unwrap();
     store.write(&other, insert("a")).await.unwrap();
     store.write(&table(), insert("b")).await.unwrap_err();
@@ -156,8 +213,15 @@ async fn rules_select_by_kind_table_and_count() {
     for failing in [false, true, false, false] {
         assert_eq!(store.get(&table(), &key("a"), None).await.is_err(), failing);
     }
-    let injected: Vec<_> = faults.injected().iter().map(|i| (i.request, i.kind)).collect();
-    assert_eq!(injected, [(4, OperationKind::Insert), (7, OperationKind::Get)]);
+    let injected: Vec<_> = faults
+        .injected()
+        .iter()
+        .map(|i| (i.request, i.kind))
+        .collect();
+    assert_eq!(
+        injected,
+        [(4, OperationKind::Insert), (7, OperationKind::Get)]
+    );
 }
 
 #[tokio::test]
@@ -165,7 +229,9 @@ async fn a_seed_determines_the_random_choices() {
     let mut patterns = Vec::new();
     for seed in [1, 1, 2] {
         let store = faulty(seed).await;
-        store.faults().add(FaultRule::new(Fault::FailBefore).with_probability(0.5));
+        store
+            .faults()
+            .add(FaultRule::new(Fault::FailBefore).with_probability(0.5));
         let mut pattern = Vec::new();
         for _ in 0..64 {
             pattern.push(store.get(&table(), &key("a"), None).await.is_err());
@@ -191,6 +257,13 @@ async fn after_a_crash_all_requests_fail_until_healed() {
         store.faults().heal();
         let rows = store.query_all(&table(), &Query::new()).await.unwrap();
         let rows: Vec<_> = rows.iter().map(|e| e.key().row()).collect();
-        assert_eq!(rows, if applied { ["a", "b"].as_slice() } else { &["a"] });
+        assert_eq!(
+            rows,
+            if applied {
+                ["a", "b"].as_slice()
+            } else {
+                &["a"]
+            }
+        );
     }
 }

@@ -14,7 +14,9 @@ use crate::query::AccessPath;
 use crate::store::{OperationKind, Result, TableStore};
 
 /// The category by which a request is counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Request {
     /// The table; `None` for a listing of tables.
     pub table: Option<TableName>,
@@ -91,7 +93,8 @@ impl RequestCounts {
     /// Returns the number of requests to one table, compared without case.
     pub fn of_table(&self, table: &TableName) -> u64 {
         let is_table = |name: &TableName| name.as_str().eq_ignore_ascii_case(table.as_str());
-        self.sum(|request| request.table.as_ref().is_some_and(is_table)).requests
+        self.sum(|request| request.table.as_ref().is_some_and(is_table))
+            .requests
     }
 
     /// Returns the number of reads by one access path.
@@ -102,7 +105,10 @@ impl RequestCounts {
     /// Returns the sum over the categories for which `keep` returns true.
     pub fn sum(&self, mut keep: impl FnMut(&Request) -> bool) -> Count {
         let mut sum = Count::default();
-        self.counts.iter().filter(|(request, _)| keep(request)).for_each(|(_, count)| sum += *count);
+        self.counts
+            .iter()
+            .filter(|(request, _)| keep(request))
+            .for_each(|(_, count)| sum += *count);
         sum
     }
 
@@ -127,8 +133,18 @@ impl serde::Serialize for RequestCounts {
             round_trips: u64,
             requests: Vec<Row<'a>>,
         }
-        let requests = self.counts.iter().map(|(request, count)| Row { request, count }).collect();
-        serde::Serialize::serialize(&Form { round_trips: self.round_trips, requests }, serializer)
+        let requests = self
+            .counts
+            .iter()
+            .map(|(request, count)| Row { request, count })
+            .collect();
+        serde::Serialize::serialize(
+            &Form {
+                round_trips: self.round_trips,
+                requests,
+            },
+            serializer,
+        )
     }
 }
 
@@ -142,21 +158,41 @@ impl Sub<&Self> for RequestCounts {
             let count = count.since(before(&request));
             (request, count)
         });
-        let counts = difference.filter(|(_, count)| *count != Count::default()).collect();
+        let counts = difference
+            .filter(|(_, count)| *count != Count::default())
+            .collect();
         // Zero if the meter was reset in between.
-        Self { counts, round_trips: self.round_trips.saturating_sub(earlier.round_trips) }
+        Self {
+            counts,
+            round_trips: self.round_trips.saturating_sub(earlier.round_trips),
+        }
     }
 }
 
-const HEADER: [&str; 6] = ["table", "operation", "access path", "requests", "failed", "entities"];
+const HEADER: [&str; 6] = [
+    "table",
+    "operation",
+    "access path",
+    "requests",
+    "failed",
+    "entities",
+];
 
 /// Prints a table with a line per category.
 impl fmt::Display for RequestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows = vec![HEADER.map(str::to_owned)];
-        rows.extend(self.counts.iter().map(|(request, count)| cells(request, *count)));
-        let widths: [usize; 6] =
-            std::array::from_fn(|i| rows.iter().map(|row| row[i].len()).max().unwrap_or_default());
+        rows.extend(
+            self.counts
+                .iter()
+                .map(|(request, count)| cells(request, *count)),
+        );
+        let widths: [usize; 6] = std::array::from_fn(|i| {
+            rows.iter()
+                .map(|row| row[i].len())
+                .max()
+                .unwrap_or_default()
+        });
         for [table, kind, path, requests, failed, entities] in &rows {
             let [w0, w1, w2, w3, w4, w5] = widths;
             write!(f, "{table:w0$}  {kind:w1$}  {path:w2$}  ")?;
@@ -277,11 +313,22 @@ impl Tables {
     }
 
     fn iter(&self) -> impl Iterator<Item = (Request, Count)> {
-        let named = self.named.iter().map(|(table, counts)| (Some(table), counts));
-        named.chain([(None, &self.listings)]).flat_map(|(table, counts)| {
-            let request = move |&(kind, path)| Request { table: table.cloned(), kind, path };
-            counts.iter().map(move |(category, count)| (request(category), *count))
-        })
+        let named = self
+            .named
+            .iter()
+            .map(|(table, counts)| (Some(table), counts));
+        named
+            .chain([(None, &self.listings)])
+            .flat_map(|(table, counts)| {
+                let request = move |&(kind, path)| Request {
+                    table: table.cloned(),
+                    kind,
+                    path,
+                };
+                counts
+                    .iter()
+                    .map(move |(category, count)| (request(category), *count))
+            })
     }
 }
 
@@ -299,7 +346,10 @@ impl RequestMeter {
     /// Returns the counts so far.
     pub fn snapshot(&self) -> RequestCounts {
         let tables = self.lock();
-        RequestCounts { counts: tables.iter().collect(), round_trips: tables.chain.length }
+        RequestCounts {
+            counts: tables.iter().collect(),
+            round_trips: tables.chain.length,
+        }
     }
 
     /// Returns the counts since an earlier snapshot.
@@ -323,7 +373,11 @@ impl RequestMeter {
     }
 
     fn add(&self, call: &Call<'_>, more: Count) {
-        *self.lock().counts_of(call.table).entry((call.kind, call.path)).or_default() += more;
+        *self
+            .lock()
+            .counts_of(call.table)
+            .entry((call.kind, call.path))
+            .or_default() += more;
     }
 
     // The counts are consistent after every statement, so a panic of another holder leaves nothing to repair.
@@ -369,18 +423,33 @@ impl<S: TableStore> Around for Metered<S> {
         call: Call<'_>,
         request: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        self.meter.add(&call, Count { requests: 1, ..Count::default() });
+        self.meter.add(
+            &call,
+            Count {
+                requests: 1,
+                ..Count::default()
+            },
+        );
         // The block ends the request before its answer is counted: a request that begins because of this answer must
         // see the end.
         let result = {
-            let _under_way = UnderWay { begin: self.meter.lock().chain.begin(), meter: &self.meter };
+            let _under_way = UnderWay {
+                begin: self.meter.lock().chain.begin(),
+                meter: &self.meter,
+            };
             request.await
         };
         self.meter.add(
             &call,
             match &result {
-                Ok(answer) => Count { entities: answer.items(), ..Count::default() },
-                Err(_) => Count { failed: 1, ..Count::default() },
+                Ok(answer) => Count {
+                    entities: answer.items(),
+                    ..Count::default()
+                },
+                Err(_) => Count {
+                    failed: 1,
+                    ..Count::default()
+                },
             },
         );
         result

@@ -77,11 +77,23 @@ impl<Q: WorkQueue> MeteredQueue<Q> {
         request: impl Future<Output = Result<T>> + Send,
         messages: impl Fn(&T) -> usize + Send,
     ) -> Result<T> {
-        self.meter.add(call, Count { requests: 1, ..Count::default() });
+        self.meter.add(
+            call,
+            Count {
+                requests: 1,
+                ..Count::default()
+            },
+        );
         let result = request.await;
         let more = match &result {
-            Ok(answer) => Count { entities: messages(answer) as u64, ..Count::default() },
-            Err(_) => Count { failed: 1, ..Count::default() },
+            Ok(answer) => Count {
+                entities: messages(answer) as u64,
+                ..Count::default()
+            },
+            Err(_) => Count {
+                failed: 1,
+                ..Count::default()
+            },
         };
         self.meter.add(call, more);
         result
@@ -92,30 +104,45 @@ impl<Q: WorkQueue> MeteredQueue<Q> {
 #[deny(clippy::missing_trait_methods)]
 impl<Q: WorkQueue> WorkQueue for MeteredQueue<Q> {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
-        self.count(QueueCall::Send, self.queue.send(body, delay), |_| 1).await
+        self.count(QueueCall::Send, self.queue.send(body, delay), |_| 1)
+            .await
     }
 
     async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
-        self.count(QueueCall::Receive, self.queue.receive(max, visibility), Vec::len).await
+        self.count(
+            QueueCall::Receive,
+            self.queue.receive(max, visibility),
+            Vec::len,
+        )
+        .await
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
-        self.count(QueueCall::Renew, self.queue.renew(receipt, visibility), |_| 1).await
+        self.count(
+            QueueCall::Renew,
+            self.queue.renew(receipt, visibility),
+            |_| 1,
+        )
+        .await
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
-        self.count(QueueCall::Delete, self.queue.delete(receipt), |()| 1).await
+        self.count(QueueCall::Delete, self.queue.delete(receipt), |()| 1)
+            .await
     }
 
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
-        self.count(QueueCall::Peek, self.queue.peek(max), Vec::len).await
+        self.count(QueueCall::Peek, self.queue.peek(max), Vec::len)
+            .await
     }
 
     async fn poison(&self, max: usize) -> Result<Vec<Message>> {
-        self.count(QueueCall::Poison, self.queue.poison(max), Vec::len).await
+        self.count(QueueCall::Poison, self.queue.poison(max), Vec::len)
+            .await
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        self.count(QueueCall::Requeue, self.queue.requeue(message), |_| 1).await
+        self.count(QueueCall::Requeue, self.queue.requeue(message), |_| 1)
+            .await
     }
 }

@@ -55,7 +55,11 @@ impl<Q: WorkQueue> RetryingQueue<Q> {
     where
         F: Future<Output = Result<T>> + Send,
     {
-        let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        let rng = self
+            .rng
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .fork();
         let mut attempts = Attempts::new(&self.policy, call.name(), rng);
         let mut first_ambiguous: Option<Error> = None;
         loop {
@@ -81,19 +85,23 @@ impl<Q: WorkQueue> RetryingQueue<Q> {
 #[deny(clippy::missing_trait_methods)]
 impl<Q: WorkQueue> WorkQueue for RetryingQueue<Q> {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
-        self.repeat(QueueCall::Send, || self.queue.send(body, delay)).await
+        self.repeat(QueueCall::Send, || self.queue.send(body, delay))
+            .await
     }
 
     async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
-        self.repeat(QueueCall::Receive, || self.queue.receive(max, visibility)).await
+        self.repeat(QueueCall::Receive, || self.queue.receive(max, visibility))
+            .await
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
-        self.repeat(QueueCall::Renew, || self.queue.renew(receipt, visibility)).await
+        self.repeat(QueueCall::Renew, || self.queue.renew(receipt, visibility))
+            .await
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
-        self.repeat(QueueCall::Delete, || self.queue.delete(receipt)).await
+        self.repeat(QueueCall::Delete, || self.queue.delete(receipt))
+            .await
     }
 
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
@@ -101,10 +109,12 @@ impl<Q: WorkQueue> WorkQueue for RetryingQueue<Q> {
     }
 
     async fn poison(&self, max: usize) -> Result<Vec<Message>> {
-        self.repeat(QueueCall::Poison, || self.queue.poison(max)).await
+        self.repeat(QueueCall::Poison, || self.queue.poison(max))
+            .await
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        self.repeat(QueueCall::Requeue, || self.queue.requeue(message)).await
+        self.repeat(QueueCall::Requeue, || self.queue.requeue(message))
+            .await
     }
 }

@@ -18,7 +18,11 @@ struct Scripted {
 
 impl Scripted {
     fn answer<T>(&self, answer: T) -> Result<T> {
-        self.failures.lock().unwrap().pop_front().map_or(Ok(answer), Err)
+        self.failures
+            .lock()
+            .unwrap()
+            .pop_front()
+            .map_or(Ok(answer), Err)
     }
 }
 
@@ -89,12 +93,17 @@ fn lost() -> Error {
 }
 
 fn busy() -> Error {
-    Error::new(ErrorKind::Throttled { retry_after: Some(Duration::from_secs(7)) })
-        .with_outcome(Outcome::NotApplied)
+    Error::new(ErrorKind::Throttled {
+        retry_after: Some(Duration::from_secs(7)),
+    })
+    .with_outcome(Outcome::NotApplied)
 }
 
 fn void() -> Error {
-    Error::new(ErrorKind::PreconditionFailed { table: "jobs".to_owned(), key: "1".to_owned() })
+    Error::new(ErrorKind::PreconditionFailed {
+        table: "jobs".to_owned(),
+        key: "1".to_owned(),
+    })
 }
 
 fn denied() -> Error {
@@ -105,7 +114,10 @@ fn denied() -> Error {
 async fn after(call: QueueCall, failures: Vec<Error>) -> (Result<()>, u64, u64) {
     let (scripted, meter) = (Arc::new(Scripted::default()), QueueMeter::new());
     scripted.failures.lock().unwrap().extend(failures);
-    let queue = RetryingQueue::new(MeteredQueue::new(scripted, meter.clone()), RetryPolicy::default());
+    let queue = RetryingQueue::new(
+        MeteredQueue::new(scripted, meter.clone()),
+        RetryPolicy::default(),
+    );
     let result = run(&queue, call).await;
     let count = meter.count_of(call);
     assert_eq!(meter.total(), count.requests);
@@ -141,7 +153,10 @@ async fn an_invalid_receipt_after_an_ambiguous_attempt_is_ambiguous() {
     for call in [QueueCall::Renew, QueueCall::Delete, QueueCall::Requeue] {
         let (result, attempts, _) = after(call, vec![lost(), void()]).await;
         let error = result.unwrap_err();
-        assert!(error.is_ambiguous() && !error.is_precondition_failed(), "{call}: {error}");
+        assert!(
+            error.is_ambiguous() && !error.is_precondition_failed(),
+            "{call}: {error}"
+        );
         assert_eq!(attempts, 2, "{call}");
     }
 }

@@ -100,7 +100,9 @@ impl<S: TableStore> Retrying<S> {
     /// Retries requests to `store` by the policy.
     pub fn new(store: S, policy: RetryPolicy) -> Self {
         let rng = Mutex::new(policy.rng());
-        let caller_profile = policy.write_ids.then(|| caller_profile(store.profile().clone()));
+        let caller_profile = policy
+            .write_ids
+            .then(|| caller_profile(store.profile().clone()));
         Self {
             store,
             policy,
@@ -120,7 +122,10 @@ impl<S: TableStore> Retrying<S> {
 
     /// Counts every repetition.
     #[cfg(feature = "opentelemetry")]
-    pub(in crate::adapter) fn with_telemetry(mut self, telemetry: Option<crate::adapter::Telemetry>) -> Self {
+    pub(in crate::adapter) fn with_telemetry(
+        mut self,
+        telemetry: Option<crate::adapter::Telemetry>,
+    ) -> Self {
         self.telemetry = telemetry;
         self
     }
@@ -132,12 +137,20 @@ impl<S: TableStore> Retrying<S> {
 
     /// Refuses write ids if reads may be stale, because they prove nothing then.
     fn check_ids(&self) -> Result<()> {
-        if self.policy.write_ids { self.store.profile().check_reads("write ids") } else { Ok(()) }
+        if self.policy.write_ids {
+            self.store.profile().check_reads("write ids")
+        } else {
+            Ok(())
+        }
     }
 
     fn attempts(&self, kind: OperationKind) -> Attempts<'_> {
         // A generator for each operation, so that the lock is not held during the delays.
-        let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        let rng = self
+            .rng
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .fork();
         let mut attempts = Attempts::new(&self.policy, kind.name(), rng);
         attempts.rate = self.rate.as_ref();
         #[cfg(feature = "opentelemetry")]
@@ -157,7 +170,9 @@ impl<S: TableStore> TableStore for Retrying<S> {
 
     /// With write ids, an entity may have one property less, and a group fewer bytes.
     fn profile(&self) -> &ServiceProfile {
-        self.caller_profile.as_ref().unwrap_or_else(|| self.store.profile())
+        self.caller_profile
+            .as_ref()
+            .unwrap_or_else(|| self.store.profile())
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
@@ -173,12 +188,26 @@ impl<S: TableStore> TableStore for Retrying<S> {
         prefix: Option<&str>,
         from: Option<&Continuation>,
     ) -> Result<Page<TableName>> {
-        self.read(OperationKind::ListTables, || self.store.list_tables(prefix, from)).await
+        self.read(OperationKind::ListTables, || {
+            self.store.list_tables(prefix, from)
+        })
+        .await
     }
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let found = self.read(OperationKind::Get, || self.store.get(table, key, select)).await?;
-        Ok(if self.policy.write_ids { found.map(strip) } else { found })
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let found = self
+            .read(OperationKind::Get, || self.store.get(table, key, select))
+            .await?;
+        Ok(if self.policy.write_ids {
+            found.map(strip)
+        } else {
+            found
+        })
     }
 
     async fn query(
@@ -187,8 +216,16 @@ impl<S: TableStore> TableStore for Retrying<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let page = self.read(OperationKind::Query, || self.store.query(table, query, from)).await?;
-        Ok(if self.policy.write_ids { page.map(strip) } else { page })
+        let page = self
+            .read(OperationKind::Query, || {
+                self.store.query(table, query, from)
+            })
+            .await?;
+        Ok(if self.policy.write_ids {
+            page.map(strip)
+        } else {
+            page
+        })
     }
 
     async fn query_readable(
@@ -197,9 +234,20 @@ impl<S: TableStore> TableStore for Retrying<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let found = self.read(OperationKind::Query, || self.store.query_readable(table, query, from)).await?;
+        let found = self
+            .read(OperationKind::Query, || {
+                self.store.query_readable(table, query, from)
+            })
+            .await?;
         let strips = self.policy.write_ids;
-        Ok(if strips { ReadablePage { page: found.page.map(strip), ..found } } else { found })
+        Ok(if strips {
+            ReadablePage {
+                page: found.page.map(strip),
+                ..found
+            }
+        } else {
+            found
+        })
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -236,7 +284,13 @@ fn attach(job: &mut Job, profile: &ServiceProfile) -> Result<Uuid> {
     let grouped = matches!(job, Job::Transact(_));
     for (index, operation) in job.operations_mut().iter_mut().enumerate() {
         let checked = attach_one(operation, id, profile);
-        checked.map_err(|e| if grouped { Error::in_transaction(index, e) } else { e })?;
+        checked.map_err(|e| {
+            if grouped {
+                Error::in_transaction(index, e)
+            } else {
+                e
+            }
+        })?;
     }
     Ok(id)
 }
@@ -279,7 +333,8 @@ impl<S: TableStore> Retrying<S> {
         let mut attempts = self.attempts(kind);
         loop {
             match attempts.run(kind.is_read(), request()).await {
-                Err(failure) if failure.is_transient() && attempts.wait_for_attempt(&failure).await => {}
+                Err(failure)
+                    if failure.is_transient() && attempts.wait_for_attempt(&failure).await => {}
                 answer => return answer,
             }
         }
@@ -287,7 +342,11 @@ impl<S: TableStore> Retrying<S> {
 
     /// Sends a write until its outcome is certain or no further attempt is allowed.
     async fn change(&self, table: &TableName, mut job: Job) -> Result<Vec<Written>> {
-        let id = self.caller_profile.as_ref().map(|profile| attach(&mut job, profile)).transpose()?;
+        let id = self
+            .caller_profile
+            .as_ref()
+            .map(|profile| attach(&mut job, profile))
+            .transpose()?;
         let mut attempts = self.attempts(job.kind());
         // The first ambiguous error. From then on an earlier attempt may have been applied.
         let mut first_ambiguous: Option<Error> = None;
@@ -339,7 +398,11 @@ impl<S: TableStore> Retrying<S> {
         // Any other failure is an answer to this attempt, such as a failed condition. It may be the effect of an
         // earlier attempt, so it is not the answer to the caller, and repeating it would not change it.
         let may_pass = failure.is_ambiguous() || failure.is_transient();
-        if may_pass && attempts.wait_for_attempt(failure).await { Next::Repeat } else { Next::GiveUp }
+        if may_pass && attempts.wait_for_attempt(failure).await {
+            Next::Repeat
+        } else {
+            Next::GiveUp
+        }
     }
 
     /// Reads the entities that the write would have written.
@@ -369,8 +432,12 @@ impl<S: TableStore> Retrying<S> {
     ) -> Result<Option<Entity>> {
         let select = Select::new([WRITE_ID_PROPERTY]);
         loop {
-            match attempts.run(true, self.store.get(table, key, Some(&select))).await {
-                Err(failure) if failure.is_transient() && attempts.wait_for_attempt(&failure).await => {}
+            match attempts
+                .run(true, self.store.get(table, key, Some(&select)))
+                .await
+            {
+                Err(failure)
+                    if failure.is_transient() && attempts.wait_for_attempt(&failure).await => {}
                 answer => return answer,
             }
         }
@@ -380,7 +447,11 @@ impl<S: TableStore> Retrying<S> {
 /// Returns the error of the first ambiguous attempt. A later error, even a conflict, proves nothing about
 /// that attempt: our own effect may have caused the conflict.
 pub(in crate::adapter) fn in_doubt(first: Error, later: Error) -> Error {
-    if later.is_ambiguous() { first } else { first.with_source(later) }
+    if later.is_ambiguous() {
+        first
+    } else {
+        first.with_source(later)
+    }
 }
 
 /// The attempts of one operation: their number, duration and delays.
@@ -406,7 +477,9 @@ impl<'a> Attempts<'a> {
         operation: &'static str,
         rng: fastrand::Rng,
     ) -> Self {
-        let deadline = policy.deadline.and_then(|time| Instant::now().checked_add(time));
+        let deadline = policy
+            .deadline
+            .and_then(|time| Instant::now().checked_add(time));
         Self {
             policy,
             operation,
@@ -445,9 +518,16 @@ impl<'a> Attempts<'a> {
         }
         self.has_sent = true;
         // `checked_add`: a caller may write `Duration::MAX` for "no limit".
-        let own = self.policy.attempt_timeout.and_then(|time| start.checked_add(time));
-        let Some(end) = own.into_iter().chain(self.deadline).min() else { return request.await };
-        timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
+        let own = self
+            .policy
+            .attempt_timeout
+            .and_then(|time| start.checked_add(time));
+        let Some(end) = own.into_iter().chain(self.deadline).min() else {
+            return request.await;
+        };
+        timeout_at(end, request)
+            .await
+            .unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
     }
 
     /// Whether only the deadline bounds the attempts: the service refuses everything for at least 40 seconds after it has deleted the table
@@ -470,8 +550,15 @@ impl<'a> Attempts<'a> {
         }
         // The service knows its own load: its `Retry-After` is a lower bound of the delay, also where the policy's
         // longest delay is shorter.
-        let delay = self.policy.delay(self.made, self.rng.f64()).max(retry_after);
-        let late = |deadline: Instant| Instant::now().checked_add(delay).is_none_or(|due| due >= deadline);
+        let delay = self
+            .policy
+            .delay(self.made, self.rng.f64())
+            .max(retry_after);
+        let late = |deadline: Instant| {
+            Instant::now()
+                .checked_add(delay)
+                .is_none_or(|due| due >= deadline)
+        };
         if self.deadline.is_some_and(late) {
             return false;
         }
@@ -495,7 +582,11 @@ impl<'a> Attempts<'a> {
 }
 
 fn cut_off(is_read: bool, after: Duration) -> Error {
-    let outcome = if is_read { Outcome::NotApplied } else { Outcome::Ambiguous };
+    let outcome = if is_read {
+        Outcome::NotApplied
+    } else {
+        Outcome::Ambiguous
+    };
     Error::new(ErrorKind::Timeout { after }).with_outcome(outcome)
 }
 
@@ -594,7 +685,11 @@ fn conclude(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert)
     let each = || job.operations().iter().zip(found);
     // One id is enough, because a group is atomic: if one of its writes took effect, all did, also its deletes.
     if each().any(|(_, entity)| has_write_id(entity.as_ref(), id)) {
-        return Conclusion::Applied(each().map(|(op, entity)| answer(op, entity.as_ref(), id)).collect());
+        return Conclusion::Applied(
+            each()
+                .map(|(op, entity)| answer(op, entity.as_ref(), id))
+                .collect(),
+        );
     }
     // Before `NotSeen`: an entity that has changed since may have been changed by our own write and then by another
     // one.
@@ -611,7 +706,9 @@ fn conclude(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert)
 fn answer(operation: &Operation, entity: Option<&Entity>, id: Uuid) -> Written {
     match (operation, entity) {
         (Operation::Delete(..), _) => Written::deleted(),
-        (_, Some(entity)) if has_write_id(Some(entity), id) => Written { etag: entity.etag().cloned() },
+        (_, Some(entity)) if has_write_id(Some(entity), id) => Written {
+            etag: entity.etag().cloned(),
+        },
         _ => Written { etag: None },
     }
 }
@@ -621,9 +718,12 @@ fn cannot_succeed(operation: &Operation, entity: Option<&Entity>) -> bool {
     match operation {
         Operation::Insert(_) => entity.is_some(),
         Operation::Replace(_, IfMatch::Any) | Operation::Merge(_, IfMatch::Any) => entity.is_none(),
-        Operation::Replace(_, IfMatch::Exactly(etag)) | Operation::Merge(_, IfMatch::Exactly(etag)) => {
+        Operation::Replace(_, IfMatch::Exactly(etag))
+        | Operation::Merge(_, IfMatch::Exactly(etag)) => {
             entity.and_then(Entity::etag) != Some(etag)
         }
-        Operation::InsertOrReplace(_) | Operation::InsertOrMerge(_) | Operation::Delete(..) => false,
+        Operation::InsertOrReplace(_) | Operation::InsertOrMerge(_) | Operation::Delete(..) => {
+            false
+        }
     }
 }

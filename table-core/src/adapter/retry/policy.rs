@@ -95,7 +95,11 @@ impl RetryPolicy {
     #[must_use]
     pub const fn with_jitter(mut self, part: f64) -> Self {
         // NaN stays NaN in `clamp`, and no duration can be multiplied by it.
-        self.jitter = if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
+        self.jitter = if part.is_nan() {
+            0.0
+        } else {
+            part.clamp(0.0, 1.0)
+        };
         self
     }
 

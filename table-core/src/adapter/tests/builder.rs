@@ -4,7 +4,8 @@ use std::time::Duration;
 use super::recorder::record;
 use super::{insert, key, table};
 use crate::adapter::{
-    Fault, FaultInjector, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys, WRITE_ID_PROPERTY,
+    Fault, FaultInjector, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
+    WRITE_ID_PROPERTY,
 };
 use crate::memory::MemoryStore;
 use crate::query::Query;
@@ -20,7 +21,11 @@ struct Stack {
 /// Returns a stack of all adapters over a store with a table. The adapters are named from the inside out or
 /// from the outside in.
 async fn stack(inside_out: bool) -> Stack {
-    let (data, meter, faults) = (MemoryStore::new(), RequestMeter::new(), FaultInjector::new(0));
+    let (data, meter, faults) = (
+        MemoryStore::new(),
+        RequestMeter::new(),
+        FaultInjector::new(0),
+    );
     data.create_table(&table()).await.unwrap();
     let policy = RetryPolicy::default().with_write_ids();
     let builder = StoreBuilder::new(data.clone());
@@ -41,17 +46,29 @@ async fn stack(inside_out: bool) -> Stack {
             .meter(meter.clone())
             .fault(faults.clone())
     };
-    Stack { store: builder.build(), data, meter, faults }
+    Stack {
+        store: builder.build(),
+        data,
+        meter,
+        faults,
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_counted_and_traced_in_either_order() {
     for inside_out in [true, false] {
         let stack = stack(inside_out).await;
-        stack.faults.script([Some(Fault::FailBefore), Some(Fault::LoseAnswer)]);
+        stack
+            .faults
+            .script([Some(Fault::FailBefore), Some(Fault::LoseAnswer)]);
         let (traces, _on) = record();
         let written = stack.store.write(&table(), insert("a")).await.unwrap();
-        let stored = stack.data.get(&table(), &key("a"), None).await.unwrap().unwrap();
+        let stored = stack
+            .data
+            .get(&table(), &key("a"), None)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(stored.etag(), written.etag.as_ref());
         assert!(stored.get(WRITE_ID_PROPERTY).is_some());
 
@@ -69,7 +86,11 @@ async fn refused_queries_are_traced_and_cost_no_request() {
     for inside_out in [true, false] {
         let stack = stack(inside_out).await;
         let (traces, _on) = record();
-        stack.store.query(&table(), &Query::new(), None).await.unwrap_err();
+        stack
+            .store
+            .query(&table(), &Query::new(), None)
+            .await
+            .unwrap_err();
         assert_eq!(traces.last_span()["error.type"], "scan_refused");
         assert_eq!(stack.meter.total(), 0);
     }
@@ -93,5 +114,13 @@ async fn without_adapters_the_store_is_unchanged() {
     let store = StoreBuilder::new(MemoryStore::new()).build();
     store.create_table(&table()).await.unwrap();
     store.write(&table(), insert("a")).await.unwrap();
-    assert_eq!(store.query(&table(), &Query::new(), None).await.unwrap().items.len(), 1);
+    assert_eq!(
+        store
+            .query(&table(), &Query::new(), None)
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
 }

@@ -4,11 +4,15 @@ use futures_util::TryStreamExt as _;
 use tokio::time::Instant;
 
 use super::{insert, key, table};
-use crate::adapter::{Failover, Fault, FaultInjector, FaultRule, Faulty, Metered, ReadSources, RequestMeter};
+use crate::adapter::{
+    Failover, Fault, FaultInjector, FaultRule, Faulty, Metered, ReadSources, RequestMeter,
+};
 use crate::memory::MemoryStore;
 use crate::model::{Key, MANIFEST_PARTITION, TableName};
 use crate::query::{Continuation, Filter, Query};
-use crate::store::{ErrorKind, Operation, OperationKind, ServiceProfile, TableStore, TableStoreExt as _};
+use crate::store::{
+    ErrorKind, Operation, OperationKind, ServiceProfile, TableStore, TableStoreExt as _,
+};
 
 type Copy = Metered<Faulty<MemoryStore>>;
 
@@ -26,18 +30,31 @@ impl Copies {
         let [faults, other_faults] = [FaultInjector::new(1), FaultInjector::new(2)];
         let [meter, other_meter] = [RequestMeter::new(), RequestMeter::new()];
         let mut copies = Vec::new();
-        for (rows, faults, meter) in [(rows[0], &faults, &meter), (rows[1], &other_faults, &other_meter)] {
+        for (rows, faults, meter) in [
+            (rows[0], &faults, &meter),
+            (rows[1], &other_faults, &other_meter),
+        ] {
             let memory = MemoryStore::new();
             memory.create_table(&table()).await.unwrap();
             for row in rows {
                 memory.write(&table(), insert(row)).await.unwrap();
             }
-            copies.push(Metered::new(Faulty::new(memory, faults.clone()), meter.clone()));
+            copies.push(Metered::new(
+                Faulty::new(memory, faults.clone()),
+                meter.clone(),
+            ));
         }
         let (secondary, primary) = (copies.pop().unwrap(), copies.pop().unwrap());
         let sources = ReadSources::default();
-        let store = Failover::new(primary, secondary).unwrap().count(sources.clone());
-        Self { store, faults: [faults, other_faults], meters: [meter, other_meter], sources }
+        let store = Failover::new(primary, secondary)
+            .unwrap()
+            .count(sources.clone());
+        Self {
+            store,
+            faults: [faults, other_faults],
+            meters: [meter, other_meter],
+            sources,
+        }
     }
 
     fn requests(&self) -> [u64; 2] {
@@ -49,7 +66,11 @@ impl Copies {
     }
 
     async fn finds(&self, row: &str) -> bool {
-        self.store.get(&table(), &key(row), None).await.unwrap().is_some()
+        self.store
+            .get(&table(), &key(row), None)
+            .await
+            .unwrap()
+            .is_some()
     }
 }
 
@@ -71,10 +92,18 @@ async fn a_failed_read_is_sent_to_the_secondary() {
     let copies = Copies::new([&["a"], &["b"]]).await;
     copies.faults[0].add(always(Fault::FailBefore));
     assert!(copies.finds("b").await);
-    let rows: Vec<_> = copies.store.query_stream(table(), Query::new()).try_collect().await.unwrap();
+    let rows: Vec<_> = copies
+        .store
+        .query_stream(table(), Query::new())
+        .try_collect()
+        .await
+        .unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].key(), &key("b"));
-    assert_eq!(copies.store.list_tables(None, None).await.unwrap().items, [table()]);
+    assert_eq!(
+        copies.store.list_tables(None, None).await.unwrap().items,
+        [table()]
+    );
     assert_eq!(copies.requests(), [3, 3]);
     assert_eq!(copies.answered(), [0, 3]);
 }
@@ -84,7 +113,11 @@ async fn if_both_copies_fail_the_error_is_of_the_primary() {
     let copies = Copies::new([&[], &[]]).await;
     copies.faults[0].add(always(Fault::FailBefore));
     copies.faults[1].add(always(Fault::Throttle { retry_after: None }));
-    let error = copies.store.get(&table(), &key("a"), None).await.unwrap_err();
+    let error = copies
+        .store
+        .get(&table(), &key("a"), None)
+        .await
+        .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Transport(_)), "{error:?}");
     assert_eq!(copies.answered(), [0, 0]);
 }
@@ -93,7 +126,11 @@ async fn if_both_copies_fail_the_error_is_of_the_primary() {
 async fn a_refused_read_is_not_repeated() {
     let copies = Copies::new([&[], &[]]).await;
     let absent = TableName::new("Absent").unwrap();
-    let error = copies.store.get(&absent, &key("a"), None).await.unwrap_err();
+    let error = copies
+        .store
+        .get(&absent, &key("a"), None)
+        .await
+        .unwrap_err();
     assert!(error.is_table_not_found(), "{error:?}");
     assert_eq!(copies.requests(), [1, 0]);
 }
@@ -127,17 +164,31 @@ async fn a_query_stays_at_the_copy_of_its_first_page() {
     let token = first.continuation.unwrap().to_string();
     let token: Continuation = token.parse().unwrap();
     // The primary answers again, and is not asked.
-    let second = copies.store.query(&table(), &query, Some(&token)).await.unwrap();
+    let second = copies
+        .store
+        .query(&table(), &query, Some(&token))
+        .await
+        .unwrap();
     assert_eq!(second.items[0].key(), &key("b2"));
     assert_eq!(copies.requests(), [1, 2]);
     let memory = MemoryStore::new();
     memory.create_table(&table()).await.unwrap();
-    let error = memory.query(&table(), &query, Some(&token)).await.unwrap_err();
-    assert!(error.to_string().contains("belongs to the secondary copy"), "{error}");
+    let error = memory
+        .query(&table(), &query, Some(&token))
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("belongs to the secondary copy"),
+        "{error}"
+    );
 
     let first = copies.store.query(&table(), &query, None).await.unwrap();
     copies.faults[0].add(always(Fault::FailBefore));
-    let error = copies.store.query(&table(), &query, first.continuation.as_ref()).await.unwrap_err();
+    let error = copies
+        .store
+        .query(&table(), &query, first.continuation.as_ref())
+        .await
+        .unwrap_err();
     assert!(error.is_transient(), "{error:?}");
     assert_eq!(copies.requests(), [3, 2]);
 }
@@ -149,8 +200,16 @@ async fn manifests_are_read_from_the_primary_only() {
     copies.faults[0].add(always(Fault::FailBefore).on(OperationKind::Query));
     copies.faults[0].add(always(Fault::FailBefore).on(OperationKind::Get));
     let manifest = Query::new().with_filter(Filter::eq("PartitionKey", MANIFEST_PARTITION));
-    copies.store.query(&table(), &manifest, None).await.unwrap_err();
-    copies.store.query_readable(&table(), &manifest, None).await.unwrap_err();
+    copies
+        .store
+        .query(&table(), &manifest, None)
+        .await
+        .unwrap_err();
+    copies
+        .store
+        .query_readable(&table(), &manifest, None)
+        .await
+        .unwrap_err();
     let row = Key::new(MANIFEST_PARTITION, "table").unwrap();
     copies.store.get(&table(), &row, None).await.unwrap_err();
     assert_eq!(copies.requests(), [3, 0]);
@@ -162,7 +221,14 @@ async fn writes_use_the_primary_alone() {
     copies.faults[0].script([Some(Fault::FailBefore)]);
     copies.store.write(&table(), insert("a")).await.unwrap_err();
     copies.store.write(&table(), insert("a")).await.unwrap();
-    copies.store.write(&table(), Operation::Delete(key("a"), crate::model::IfMatch::Any)).await.unwrap();
+    copies
+        .store
+        .write(
+            &table(),
+            Operation::Delete(key("a"), crate::model::IfMatch::Any),
+        )
+        .await
+        .unwrap();
     assert_eq!(copies.requests(), [3, 0]);
 }
 
@@ -172,5 +238,8 @@ fn reads_may_be_stale_and_different_services_are_refused() {
     assert!(store.profile().has_stale_reads);
     let unsorted = MemoryStore::with_profile(ServiceProfile::COSMOS_TABLE);
     let error = Failover::new(MemoryStore::new(), unsorted).unwrap_err();
-    assert!(error.to_string().contains("differ in their limits"), "{error}");
+    assert!(
+        error.to_string().contains("differ in their limits"),
+        "{error}"
+    );
 }

@@ -6,9 +6,18 @@ use crate::query::{AccessPath, Query};
 use crate::store::{ErrorKind, Result, ServiceProfile, TableStore};
 
 const PATHS: [(&str, AccessPath); 5] = [
-    ("PartitionKey eq 'Sales' and RowKey eq 'a'", AccessPath::Point),
-    ("PartitionKey eq 'Sales' and RowKey ge 'a' and RowKey lt 'b'", AccessPath::RowRange),
-    ("PartitionKey eq 'Sales' and Age gt 30", AccessPath::PartitionScan),
+    (
+        "PartitionKey eq 'Sales' and RowKey eq 'a'",
+        AccessPath::Point,
+    ),
+    (
+        "PartitionKey eq 'Sales' and RowKey ge 'a' and RowKey lt 'b'",
+        AccessPath::RowRange,
+    ),
+    (
+        "PartitionKey eq 'Sales' and Age gt 30",
+        AccessPath::PartitionScan,
+    ),
     ("PartitionKey gt 'Sales'", AccessPath::PartitionRange),
     ("Age gt 30", AccessPath::TableScan),
 ];
@@ -26,7 +35,9 @@ async fn guarded(guard: ScanGuard) -> (Guarded<Metered<MemoryStore>>, RequestMet
     (store, meter)
 }
 
-fn refused(result: Result<crate::query::Page<crate::model::Entity>>) -> Option<(AccessPath, String)> {
+fn refused(
+    result: Result<crate::query::Page<crate::model::Entity>>,
+) -> Option<(AccessPath, String)> {
     match result.map_err(crate::Error::into_kind) {
         Err(ErrorKind::ScanRefused { path, advice, .. }) => Some((path, advice)),
         other => {
@@ -42,9 +53,15 @@ async fn a_path_and_more_expensive_paths_are_refused_without_a_request() {
         let (store, meter) = guarded(ScanGuard::new().refuse_from(limit)).await;
         for (filter, path) in PATHS {
             let result = refused(store.query(&table(), &query(filter), None).await);
-            assert_eq!(result.map(|(path, _)| path), (path >= limit).then_some(path));
+            assert_eq!(
+                result.map(|(path, _)| path),
+                (path >= limit).then_some(path)
+            );
         }
-        assert_eq!(meter.total(), PATHS.iter().filter(|(_, path)| *path < limit).count() as u64);
+        assert_eq!(
+            meter.total(),
+            PATHS.iter().filter(|(_, path)| *path < limit).count() as u64
+        );
     }
 }
 
@@ -63,7 +80,10 @@ async fn the_last_setting_for_a_table_counts() {
 #[tokio::test]
 async fn table_names_are_compared_like_in_the_service() {
     let store = MemoryStore::with_profile(ServiceProfile::COSMOS_TABLE);
-    let store = Guarded::new(store, ScanGuard::new().allow(TableName::new("EMPLOYEES").unwrap()));
+    let store = Guarded::new(
+        store,
+        ScanGuard::new().allow(TableName::new("EMPLOYEES").unwrap()),
+    );
     store.create_table(&table()).await.unwrap();
     assert!(refused(store.query(&table(), &Query::new(), None).await).is_some());
 }
@@ -73,7 +93,10 @@ async fn the_error_names_the_cheaper_plan() {
     let (store, _) = guarded(ScanGuard::new().refuse_from(AccessPath::PartitionScan)).await;
     let better = query("PartitionKey eq 'Sales' and (RowKey eq 'a' or RowKey eq 'b')");
     let (_, advice) = refused(store.query(&table(), &better, None).await).unwrap();
-    assert_eq!(advice, "ask for the same as 2 point reads: ('Sales', 'a'); ('Sales', 'b')");
+    assert_eq!(
+        advice,
+        "ask for the same as 2 point reads: ('Sales', 'a'); ('Sales', 'b')"
+    );
     let (_, advice) = refused(store.query(&table(), &Query::new(), None).await).unwrap();
     assert!(advice.starts_with("restrict the filter to one PartitionKey"));
 }
@@ -82,9 +105,20 @@ async fn the_error_names_the_cheaper_plan() {
 async fn a_warning_lets_the_query_pass() {
     let (store, meter) = guarded(ScanGuard::new().with_mode(GuardMode::Warn)).await;
     let (events, _on) = super::recorder::record();
-    assert_eq!(store.query(&table(), &Query::new(), None).await.unwrap().items.len(), 1);
+    assert_eq!(
+        store
+            .query(&table(), &Query::new(), None)
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     assert_eq!(meter.total(), 1);
     let events = events.take();
     assert_eq!(events.len(), 1);
-    assert!(events[0].starts_with("WARN") && events[0].contains("path=table scan"), "{events:?}");
+    assert!(
+        events[0].starts_with("WARN") && events[0].contains("path=table scan"),
+        "{events:?}"
+    );
 }

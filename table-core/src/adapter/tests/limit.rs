@@ -37,7 +37,8 @@ async fn operations_beyond_the_bound_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_operation_returns_its_permit() {
     let store = Limited::new(slow().await, 1);
-    let cancelled = tokio::time::timeout(Duration::ZERO, store.get(&table(), &key("a"), None)).await;
+    let cancelled =
+        tokio::time::timeout(Duration::ZERO, store.get(&table(), &key("a"), None)).await;
     assert!(cancelled.is_err());
     store.get(&table(), &key("a"), None).await.unwrap();
 }
@@ -51,7 +52,11 @@ async fn a_request_that_is_not_polled_loses_its_permit() {
     assert!(futures_util::poll!(&mut ahead).is_pending());
     let start = Instant::now();
     assert_eq!(store.get(&name, &key, None).await.unwrap(), None);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
     assert_eq!(ahead.await.unwrap(), None);
     store.get(&name, &key, None).await.unwrap();
 }
@@ -62,7 +67,8 @@ async fn a_request_in_flight_keeps_its_permit() {
     let store = Limited::new(slow().await, 1);
     let (name, key) = (table(), key("a"));
     let start = Instant::now();
-    let both = futures_util::future::join(store.get(&name, &key, None), store.get(&name, &key, None));
+    let both =
+        futures_util::future::join(store.get(&name, &key, None), store.get(&name, &key, None));
     both.await.0.unwrap();
     assert_eq!(start.elapsed().as_secs(), 2);
 }
@@ -73,7 +79,9 @@ async fn a_stream_that_reads_ahead_does_not_block_writes_of_its_consumer() {
     rows.create_table(&table()).await.unwrap();
     for n in 0..30 {
         let entity = Entity::new("p", format!("{n:02}")).unwrap();
-        rows.write(&table(), Operation::Insert(entity)).await.unwrap();
+        rows.write(&table(), Operation::Insert(entity))
+            .await
+            .unwrap();
     }
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(1))));
@@ -82,7 +90,10 @@ async fn a_stream_that_reads_ahead_does_not_block_writes_of_its_consumer() {
     let mut ahead = all.query().page_size(10).prefetch().stream();
     let mut seen = 0;
     while let Some(entity) = ahead.try_next().await.unwrap() {
-        store.write(&table(), Operation::InsertOrReplace(entity)).await.unwrap();
+        store
+            .write(&table(), Operation::InsertOrReplace(entity))
+            .await
+            .unwrap();
         seen += 1;
     }
     assert_eq!(seen, 30);

@@ -4,7 +4,9 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{insert, key, table};
-use crate::adapter::{Fault, FaultInjector, RateLimit, RateLimited, RequestMeter, RetryPolicy, StoreBuilder};
+use crate::adapter::{
+    Fault, FaultInjector, RateLimit, RateLimited, RequestMeter, RetryPolicy, StoreBuilder,
+};
 use crate::memory::MemoryStore;
 use crate::store::TableStore;
 
@@ -18,7 +20,10 @@ async fn requests_wait_for_their_turn_in_every_store_of_a_limit() {
     }
     let (name, key) = (table(), key("a"));
     let reads = (0..39).map(|n| stores[n % 2].get(&name, &key, None));
-    join_all(reads).await.into_iter().for_each(|read| assert_eq!(read.unwrap(), None));
+    join_all(reads)
+        .await
+        .into_iter()
+        .for_each(|read| assert_eq!(read.unwrap(), None));
     // 41 requests, the first at once.
     assert_eq!(start.elapsed().as_millis() / 100, 40);
 }
@@ -37,15 +42,32 @@ async fn an_idle_time_gives_no_burst() {
 
 #[tokio::test(start_paused = true)]
 async fn throttled_answers_halve_the_rate_and_time_restores_it() {
-    let (faults, meter, limit) = (FaultInjector::new(0), RequestMeter::new(), RateLimit::per_second(100));
+    let (faults, meter, limit) = (
+        FaultInjector::new(0),
+        RequestMeter::new(),
+        RateLimit::per_second(100),
+    );
     let retries = RetryPolicy::default().with_jitter(0.0);
-    let builder = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).meter(meter.clone());
+    let builder = StoreBuilder::new(MemoryStore::new())
+        .fault(faults.clone())
+        .meter(meter.clone());
     let store = builder.retry(retries).rate(limit.clone()).build();
     store.create_table(&table()).await.unwrap();
-    faults.script([Some(Fault::Throttle { retry_after: None }), Some(Fault::Throttle { retry_after: None })]);
+    faults.script([
+        Some(Fault::Throttle { retry_after: None }),
+        Some(Fault::Throttle { retry_after: None }),
+    ]);
     store.write(&table(), insert("a")).await.unwrap();
-    assert_eq!(meter.total(), 4, "the table, two throttled attempts and the third");
-    assert!((50.0..55.0).contains(&limit.current()), "one reduction in a second: {}", limit.current());
+    assert_eq!(
+        meter.total(),
+        4,
+        "the table, two throttled attempts and the third"
+    );
+    assert!(
+        (50.0..55.0).contains(&limit.current()),
+        "one reduction in a second: {}",
+        limit.current()
+    );
     tokio::time::sleep(Duration::from_secs(12)).await;
     store.get(&table(), &key("a"), None).await.unwrap();
     assert_eq!(limit.current(), 100.0);
@@ -55,7 +77,9 @@ async fn throttled_answers_halve_the_rate_and_time_restores_it() {
 #[tokio::test(start_paused = true)]
 async fn waiting_is_no_attempt() {
     let meter = RequestMeter::new();
-    let store = StoreBuilder::new(MemoryStore::new()).meter(meter.clone()).retry(RetryPolicy::default());
+    let store = StoreBuilder::new(MemoryStore::new())
+        .meter(meter.clone())
+        .retry(RetryPolicy::default());
     let store = store.rate(RateLimit::per_second(0)).build();
     store.create_table(&table()).await.unwrap();
     let (name, key) = (table(), key("a"));
@@ -73,7 +97,9 @@ async fn a_wait_that_ends_early_takes_no_turn() {
     store.create_table(&table()).await.unwrap();
     let (name, key) = (table(), key("a"));
     let second = Duration::from_millis(1050);
-    let reads = join_all((0..1000).map(|_| tokio::time::timeout(second, store.get(&name, &key, None)))).await;
+    let reads =
+        join_all((0..1000).map(|_| tokio::time::timeout(second, store.get(&name, &key, None))))
+            .await;
     assert_eq!(reads.iter().filter(|read| read.is_ok()).count(), 10);
     let start = Instant::now();
     store.get(&name, &key, None).await.unwrap();
@@ -94,8 +120,13 @@ async fn requests_that_are_not_sent_take_no_turn() {
         (several.with_write_ids(), Fault::LoseAnswer, 2),
     ] {
         let (faults, meter) = (FaultInjector::new(0), RequestMeter::new());
-        let builder = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).meter(meter.clone());
-        let store = builder.retry(policy).rate(RateLimit::per_second(10)).build();
+        let builder = StoreBuilder::new(MemoryStore::new())
+            .fault(faults.clone())
+            .meter(meter.clone());
+        let store = builder
+            .retry(policy)
+            .rate(RateLimit::per_second(10))
+            .build();
         store.create_table(&table()).await.unwrap();
         faults.script([Some(fault)]);
         let start = Instant::now();
@@ -103,7 +134,11 @@ async fn requests_that_are_not_sent_take_no_turn() {
         let _ = store.write(&table(), insert("a")).await;
         store.get(&table(), &key("b"), None).await.unwrap();
         assert_eq!(meter.total(), 2 + turns, "{fault:?}");
-        assert_eq!(start.elapsed().as_millis() / 100, u128::from(1 + turns), "{fault:?}");
+        assert_eq!(
+            start.elapsed().as_millis() / 100,
+            u128::from(1 + turns),
+            "{fault:?}"
+        );
     }
     let faults = FaultInjector::new(0);
     let store = StoreBuilder::new(MemoryStore::new()).fault(faults.clone());

@@ -38,7 +38,13 @@ impl Traces {
 
     /// Returns the fields of the last span, and its name as `span`.
     pub(super) fn last_span(&self) -> Fields {
-        self.spans.lock().unwrap().fields.last().cloned().unwrap_or_default()
+        self.spans
+            .lock()
+            .unwrap()
+            .fields
+            .last()
+            .cloned()
+            .unwrap_or_default()
     }
 }
 
@@ -72,7 +78,9 @@ impl<S: Subscriber> Layer<S> for Traces {
         let mut fields = Fields::new();
         event.record(&mut Visitor(&mut fields));
         let mut line = event.metadata().level().to_string();
-        fields.iter().for_each(|(name, value)| write!(line, " {name}={value}").unwrap());
+        fields
+            .iter()
+            .for_each(|(name, value)| write!(line, " {name}={value}").unwrap());
         self.events.lock().unwrap().push(line);
     }
 }

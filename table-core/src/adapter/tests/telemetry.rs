@@ -15,7 +15,12 @@ use crate::store::TableStore as _;
 fn exported(exporter: &InMemoryMetricExporter) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let metrics = exporter.get_finished_metrics().unwrap();
-    for metric in metrics.last().unwrap().scope_metrics().flat_map(|scope| scope.metrics()) {
+    for metric in metrics
+        .last()
+        .unwrap()
+        .scope_metrics()
+        .flat_map(|scope| scope.metrics())
+    {
         let named = |attributes: &mut dyn Iterator<Item = &opentelemetry::KeyValue>| {
             let mut all: Vec<_> = attributes.map(|pair| pair.value.to_string()).collect();
             all.sort();
@@ -46,7 +51,9 @@ fn exported(exporter: &InMemoryMetricExporter) -> BTreeMap<String, u64> {
 #[tokio::test(start_paused = true)]
 async fn operations_requests_retries_and_throttles_are_recorded() {
     let exporter = InMemoryMetricExporter::default();
-    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let provider = SdkMeterProvider::builder()
+        .with_periodic_exporter(exporter.clone())
+        .build();
     let telemetry = Telemetry::new(&provider.meter("test"));
     let faults = FaultInjector::new(1);
     let store = StoreBuilder::new(MemoryStore::new())
@@ -55,38 +62,79 @@ async fn operations_requests_retries_and_throttles_are_recorded() {
         .telemetry(telemetry)
         .build();
     store.create_table(&table()).await.unwrap();
-    faults.script([Some(Fault::Throttle { retry_after: None }), Some(Fault::FailBefore)]);
+    faults.script([
+        Some(Fault::Throttle { retry_after: None }),
+        Some(Fault::FailBefore),
+    ]);
     store.write(&table(), insert("a")).await.unwrap();
     store.write(&table(), insert("b")).await.unwrap();
     store.write(&table(), insert("a")).await.unwrap_err();
     store.query(&table(), &Query::new(), None).await.unwrap();
-    assert_eq!(store.get(&table(), &key("absent"), None).await.unwrap(), None);
+    assert_eq!(
+        store.get(&table(), &key("absent"), None).await.unwrap(),
+        None
+    );
     store.list_tables(None, None).await.unwrap();
     provider.force_flush().unwrap();
 
     let expected = [
-        ("db.client.operation.duration Employees create_table table_store", 1),
-        ("db.client.operation.duration Employees entity_already_exists insert table_store", 1),
+        (
+            "db.client.operation.duration Employees create_table table_store",
+            1,
+        ),
+        (
+            "db.client.operation.duration Employees entity_already_exists insert table_store",
+            1,
+        ),
         ("db.client.operation.duration Employees get table_store", 1),
-        ("db.client.operation.duration Employees insert table_store", 2),
-        ("db.client.operation.duration Employees query table_store", 1),
+        (
+            "db.client.operation.duration Employees insert table_store",
+            2,
+        ),
+        (
+            "db.client.operation.duration Employees query table_store",
+            1,
+        ),
         ("db.client.operation.duration list_tables table_store", 1),
-        ("db.client.response.returned_rows Employees get table_store", 0),
-        ("db.client.response.returned_rows Employees query table_store", 2),
-        ("table.client.requests Employees create_table table_store", 1),
-        ("table.client.requests Employees entity_already_exists insert table_store", 1),
+        (
+            "db.client.response.returned_rows Employees get table_store",
+            0,
+        ),
+        (
+            "db.client.response.returned_rows Employees query table_store",
+            2,
+        ),
+        (
+            "table.client.requests Employees create_table table_store",
+            1,
+        ),
+        (
+            "table.client.requests Employees entity_already_exists insert table_store",
+            1,
+        ),
         ("table.client.requests Employees get table_store", 1),
         ("table.client.requests Employees insert table_store", 2),
-        ("table.client.requests Employees insert table_store throttled", 1),
-        ("table.client.requests Employees insert table_store transport", 1),
+        (
+            "table.client.requests Employees insert table_store throttled",
+            1,
+        ),
+        (
+            "table.client.requests Employees insert table_store transport",
+            1,
+        ),
         ("table.client.requests Employees query table_store", 1),
         ("table.client.requests list_tables table_store", 1),
         ("table.client.retries insert table_store", 2),
         // One request after the other, with the repetitions.
         ("table.client.round_trips table_store", 9),
-        ("table.client.throttles Employees insert table_store throttled", 1),
+        (
+            "table.client.throttles Employees insert table_store throttled",
+            1,
+        ),
     ];
-    let expected: BTreeMap<_, _> =
-        expected.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let expected: BTreeMap<_, _> = expected
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
     assert_eq!(exported(&exporter), expected);
 }

@@ -12,7 +12,10 @@ async fn traced(keys: TraceKeys) -> Traced<MemoryStore> {
 }
 
 fn fields(span: &std::collections::BTreeMap<&'static str, String>) -> String {
-    span.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    span.iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[tokio::test]

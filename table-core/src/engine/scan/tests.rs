@@ -29,15 +29,24 @@ fn stored(entities: &[Entity]) -> Stored {
     };
     let mut row = |entity: &Entity| {
         let (key, properties) = entity.clone().into_parts();
-        let stamp = Stamp { version: 1, time: Ticks::MIN };
+        let stamp = Stamp {
+            version: 1,
+            time: Ticks::MIN,
+        };
         let mut numbered = Vec::new();
         stamp.push_bytes(&mut numbered);
         let mut rest = properties.as_packed();
         while PropertyDictionary::pack_next(&mut rest, &mut numbered, &mut number).unwrap() {}
-        (key.to_sortable(), (Record { stamp, properties }.to_bytes(), numbered))
+        (
+            key.to_sortable(),
+            (Record { stamp, properties }.to_bytes(), numbered),
+        )
     };
     let rows = entities.iter().map(&mut row).collect();
-    Stored { rows, dictionary: Arc::new(dictionary) }
+    Stored {
+        rows,
+        dictionary: Arc::new(dictionary),
+    }
 }
 
 /// Returns the entities of all pages.
@@ -47,7 +56,9 @@ fn found(stored: &Stored, query: &Query, numbered: bool) -> Vec<Entity> {
     let mut found = Vec::new();
     loop {
         let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, query, from.as_ref()).unwrap();
-        let range = scan.range().map(|(from, to)| (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec)));
+        let range = scan
+            .range()
+            .map(|(from, to)| (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec)));
         for (key, (record, row)) in range.into_iter().flat_map(|range| stored.rows.range(range)) {
             let step = match numbered {
                 false => scan.offer(key, record),
@@ -109,7 +120,9 @@ fn a_row_with_unknown_numbers_is_damaged() {
     let query = Query::new();
     let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
     let row = [&[0; Stamp::BYTES][..], &[1, 0, 0, 0, 0]].concat();
-    let error = scan.offer_numbered(b"a\0b", &row, &Arc::default()).unwrap_err();
+    let error = scan
+        .offer_numbered(b"a\0b", &row, &Arc::default())
+        .unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
 }
 
@@ -118,13 +131,21 @@ fn a_row_with_unknown_numbers_is_damaged() {
 fn entities_of_many_chunks_have_their_own_properties() {
     let entity = |n: i32| {
         let text = "x".repeat(n as usize % 300);
-        Entity::new("p", format!("{n:04}")).unwrap().with("Number", n).with("Text", text.as_str())
+        Entity::new("p", format!("{n:04}"))
+            .unwrap()
+            .with("Number", n)
+            .with("Text", text.as_str())
     };
     let entities: Vec<_> = (0..1000).map(entity).collect();
     let query = Query::new();
     for numbered in [false, true] {
         let found = found(&stored(&entities), &query, numbered);
-        assert!(found.iter().zip(&entities).all(|(a, b)| a.properties() == b.properties()));
+        assert!(
+            found
+                .iter()
+                .zip(&entities)
+                .all(|(a, b)| a.properties() == b.properties())
+        );
         assert_eq!(found.len(), entities.len());
     }
 }
@@ -133,7 +154,12 @@ fn entities_of_many_chunks_have_their_own_properties() {
 #[test]
 fn large_entities_make_short_pages() {
     let text = "x".repeat(30_000);
-    let large = |n| Entity::new("a", format!("{n:03}")).unwrap().with("A", &*text).with("B", &*text);
+    let large = |n| {
+        Entity::new("a", format!("{n:03}"))
+            .unwrap()
+            .with("A", &*text)
+            .with("B", &*text)
+    };
     let entities: Vec<Entity> = (0..200).map(large).collect();
     let rows = stored(&entities);
     let (table, query) = (TableName::new("Flights").unwrap(), Query::new());
@@ -143,13 +169,18 @@ fn large_entities_make_short_pages() {
             false => scan.offer(key, record).unwrap(),
             true => scan.offer_numbered(key, row, &rows.dictionary).unwrap(),
         });
-        let taken = offered.take_while(|step| *step == ScanStep::Continue).count();
+        let taken = offered
+            .take_while(|step| *step == ScanStep::Continue)
+            .count();
         assert_eq!(taken, limits::PAGE_BYTES / (60_000 + 4 + 2 * 8));
         let page = scan.finish();
         assert_eq!(page.items.len(), taken);
         assert!(page.continuation.is_some());
         assert!(
-            page.items.iter().zip(&entities).all(|(read, stored)| read.properties() == stored.properties())
+            page.items
+                .iter()
+                .zip(&entities)
+                .all(|(read, stored)| read.properties() == stored.properties())
         );
         assert_eq!(found(&rows, &query, numbered).len(), 200);
         let select = query.clone().with_select(Select::new(["B"]));
@@ -161,11 +192,23 @@ fn large_entities_make_short_pages() {
 fn visited_for_nothing(text: &str) -> usize {
     let table = TableName::new("Flights").unwrap();
     let query = Query::new().with_filter("Missing eq 1".parse().unwrap());
-    let (_, properties) = Entity::new("a", "").unwrap().with("A", text).with("B", text).into_parts();
-    let record = Record { stamp: Stamp { version: 1, time: Ticks::MIN }, properties }.to_bytes();
+    let (_, properties) = Entity::new("a", "")
+        .unwrap()
+        .with("A", text)
+        .with("B", text)
+        .into_parts();
+    let record = Record {
+        stamp: Stamp {
+            version: 1,
+            time: Ticks::MIN,
+        },
+        properties,
+    }
+    .to_bytes();
     let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
     let key = |n: &usize| Key::new("a", format!("{n:07}")).unwrap().to_sortable();
-    let visited = (0..1_000_000).take_while(|n| scan.offer(&key(n), &record).unwrap() == ScanStep::Continue);
+    let visited =
+        (0..1_000_000).take_while(|n| scan.offer(&key(n), &record).unwrap() == ScanStep::Continue);
     let visited = visited.count();
     let page = scan.finish();
     assert!(page.items.is_empty() && page.continuation.is_some());
@@ -177,7 +220,10 @@ fn a_page_visits_a_bounded_number_of_rows_and_bytes() {
     assert_eq!(visited_for_nothing("x"), 10_000);
     let text = "x".repeat(30_000);
     let visited = visited_for_nothing(&text);
-    assert!((1_100..1_120).contains(&visited), "64 MiB of rows of 60,034 bytes, and {visited} were visited");
+    assert!(
+        (1_100..1_120).contains(&visited),
+        "64 MiB of rows of 60,034 bytes, and {visited} were visited"
+    );
 }
 
 #[test]
@@ -186,11 +232,22 @@ fn conditions_implied_by_the_range_are_not_evaluated_per_row() {
     let left = |text: &str| {
         let query = Query::new().with_filter(text.parse().unwrap());
         let scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
-        scan.range().is_some().then(|| scan.filter.as_ref().map(ToString::to_string))
+        scan.range()
+            .is_some()
+            .then(|| scan.filter.as_ref().map(ToString::to_string))
     };
-    assert_eq!(left("PartitionKey eq 'a' and RowKey ge 'b' and RowKey lt 'c'"), Some(None));
+    assert_eq!(
+        left("PartitionKey eq 'a' and RowKey ge 'b' and RowKey lt 'c'"),
+        Some(None)
+    );
     let some = |text: &str| Some(Some(text.to_owned()));
-    assert_eq!(left("PartitionKey eq 'a' and Delay gt 2"), some("Delay gt 2"));
-    assert_eq!(left("PartitionKey ge 'a' and RowKey eq 'b'"), some("RowKey eq 'b'"));
+    assert_eq!(
+        left("PartitionKey eq 'a' and Delay gt 2"),
+        some("Delay gt 2")
+    );
+    assert_eq!(
+        left("PartitionKey ge 'a' and RowKey eq 'b'"),
+        some("RowKey eq 'b'")
+    );
     assert_eq!(left("PartitionKey eq 'a' and PartitionKey eq 'b'"), None);
 }

@@ -48,7 +48,10 @@ impl Consent {
     /// # Errors
     /// Never fails for the values of a stored definition.
     pub fn key_of(source: &TableName, definition: &str, profile: &ServiceProfile) -> Result<Key> {
-        Key::new(MANIFEST_PARTITION, format!("{}{definition}", rows_of(profile, source)))
+        Key::new(
+            MANIFEST_PARTITION,
+            format!("{}{definition}", rows_of(profile, source)),
+        )
     }
 
     /// Converts to the row of the other table's manifest.
@@ -68,10 +71,19 @@ impl Consent {
 
     /// Reads a row of a manifest; `None` if it is another row, or damaged.
     pub fn read(row: &Entity) -> Option<Self> {
-        let (_, definition) = row.key().row().strip_prefix(CONSENT_ROWS)?.split_once('~')?;
+        let (_, definition) = row
+            .key()
+            .row()
+            .strip_prefix(CONSENT_ROWS)?
+            .split_once('~')?;
         let source = TableName::new(text(row, SOURCE)?).ok()?;
         let (pairing, renewal) = (guid(row, PAIRING)?, guid(row, RENEWAL));
-        Some(Self { source, pairing, definition: definition.to_owned(), renewal })
+        Some(Self {
+            source,
+            pairing,
+            definition: definition.to_owned(),
+            renewal,
+        })
     }
 
     /// Whether the consent is to this definition of the source with this pairing id.
@@ -95,7 +107,9 @@ pub(crate) fn consents_to(profile: &ServiceProfile, source: &TableName) -> Filte
     // The prefix has an end, because it does not consist of the last character.
     let end = key_order::key_prefix_end(&start).unwrap_or_default();
     let partition = Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION);
-    partition.and(Filter::ge(Filter::ROW_KEY, start)).and(Filter::lt(Filter::ROW_KEY, end))
+    partition
+        .and(Filter::ge(Filter::ROW_KEY, start))
+        .and(Filter::lt(Filter::ROW_KEY, end))
 }
 
 /// The start of the RowKeys of the consents to definitions of a source.

@@ -39,7 +39,9 @@ pub struct StoredType {
 impl StoredType {
     /// Returns the name of the type.
     pub fn name(&self) -> &str {
-        self.entity.as_ref().map_or("an unknown type", |of| &of.name)
+        self.entity
+            .as_ref()
+            .map_or("an unknown type", |of| &of.name)
     }
 
     /// Combines two declarations of one type: the later version with its reader and expiry, the sum of layouts and encrypted
@@ -51,7 +53,11 @@ impl StoredType {
             // If two programs of one version disagree, the later reader is safe for both.
             Ordering::Equal => (
                 self.reader.max(other.reader),
-                if self.expiry.is_some() { &self.expiry } else { &other.expiry },
+                if self.expiry.is_some() {
+                    &self.expiry
+                } else {
+                    &other.expiry
+                },
             ),
             Ordering::Greater => (self.reader, &self.expiry),
         };
@@ -72,7 +78,9 @@ impl StoredType {
     /// Fails if the name is too long for a key, or if the type has a later format than this program can write.
     pub fn to_entity(&self) -> Result<Entity> {
         let entity = self.entity.as_ref().ok_or_else(|| {
-            Error::invalid_request("a type of the manifest has a later format than this program can write")
+            Error::invalid_request(
+                "a type of the manifest has a later format than this program can write",
+            )
         })?;
         let mut row = Entity::from(row_key(entity)?)
             .with(FORMAT_PROPERTY, FORMAT)
@@ -116,17 +124,22 @@ impl StoredType {
     /// # Errors
     /// Fails if the row is damaged, or has the key of another type.
     pub(super) fn read(row: &Entity) -> Result<Self> {
-        let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
+        let needed =
+            |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
         let version = integer(row, VERSION)?;
         let encrypted = serde_json::from_str(needed(ENCRYPTED)?);
-        let expiry = text(row, EXPIRY).map(serde_json::from_str::<Option<Expiry>>).transpose();
+        let expiry = text(row, EXPIRY)
+            .map(serde_json::from_str::<Option<Expiry>>)
+            .transpose();
         let read = Self {
             entity: read_type(row),
             version,
             reader: integer(row, READER)?,
             layout: Layout::from_json(needed(LAYOUT)?),
             encrypted: encrypted.map_err(|_| damaged(row, ENCRYPTED, "a list of names"))?,
-            expiry: expiry.map_err(|_| damaged(row, EXPIRY, "the expiry of a type"))?.flatten(),
+            expiry: expiry
+                .map_err(|_| damaged(row, EXPIRY, "the expiry of a type"))?
+                .flatten(),
             etag: row.etag().cloned(),
         };
         match &read.entity {
@@ -143,19 +156,28 @@ impl StoredType {
 
 /// The key of the row of a type.
 pub(super) fn row_key(entity: &EntityType) -> Result<Key> {
-    Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", key_part(&entity.name)?))
+    Key::new(
+        MANIFEST_PARTITION,
+        format!("{TYPE_ROWS}{}", key_part(&entity.name)?),
+    )
 }
 
 impl EntityType {
     /// Returns the type without key templates: type name and discriminator.
     pub(crate) fn without_keys(&self) -> Self {
-        Self { name: self.name.clone(), discriminator: self.discriminator.clone(), ..Self::ANY }
+        Self {
+            name: self.name.clone(),
+            discriminator: self.discriminator.clone(),
+            ..Self::ANY
+        }
     }
 
     /// Whether the discriminators exclude each other, so that no row has both types.
     pub fn is_disjoint_from(&self, other: &Self) -> bool {
         match (&self.discriminator, &other.discriminator) {
-            (Discriminator::Property(a), Discriminator::Property(b)) => a == b && self.name != other.name,
+            (Discriminator::Property(a), Discriminator::Property(b)) => {
+                a == b && self.name != other.name
+            }
             (Discriminator::RowPrefix(a), Discriminator::RowPrefix(b))
             | (Discriminator::PartitionPrefix(a), Discriminator::PartitionPrefix(b)) => {
                 !a.starts_with(&**b) && !b.starts_with(&**a)
@@ -187,5 +209,9 @@ impl EntityType {
 pub(super) fn read_type(row: &Entity) -> Option<EntityType> {
     let discriminator = serde_json::from_str(text(row, DISCRIMINATOR)?).ok()?;
     let name = Text::from(text(row, TYPE)?.to_owned());
-    Some(EntityType { name, discriminator, ..EntityType::ANY })
+    Some(EntityType {
+        name,
+        discriminator,
+        ..EntityType::ANY
+    })
 }

@@ -94,7 +94,9 @@ impl StoredIndex {
 
     /// Whether entries are in another partition or table than their entity. `true` if this program cannot read the definition.
     pub fn leaves_partition(&self) -> bool {
-        self.definition.as_ref().is_none_or(|definition| definition.placement != Placement::SamePartition)
+        self.definition
+            .as_ref()
+            .is_none_or(|definition| definition.placement != Placement::SamePartition)
     }
 
     /// Returns the id: see [`IndexDefinition::id`].
@@ -116,7 +118,11 @@ impl StoredIndex {
         // name has a row of its own.
         Key::new(
             MANIFEST_PARTITION,
-            format!("{INDEX_ROWS}{}~{}", key_part(&entity.name)?, key_part(&self.id())?),
+            format!(
+                "{INDEX_ROWS}{}~{}",
+                key_part(&entity.name)?,
+                key_part(&self.id())?
+            ),
         )
     }
 
@@ -126,7 +132,10 @@ impl StoredIndex {
     /// Fails if the names are too long for a key, or if the definition has a later format than this program can write.
     pub fn to_entity(&self) -> Result<Entity> {
         let entity = self.entity.as_ref().ok_or_else(|| self.later_format())?;
-        let definition = self.definition.as_ref().ok_or_else(|| self.later_format())?;
+        let definition = self
+            .definition
+            .as_ref()
+            .ok_or_else(|| self.later_format())?;
         let mut row = Entity::from(self.key()?)
             .with(FORMAT_PROPERTY, self.format)
             .with(NAME, self.name.as_str())
@@ -173,7 +182,9 @@ impl StoredIndex {
     pub fn state_patch(&self, state: IndexState, progress: Option<&str>) -> Result<Entity> {
         // A patch and not the whole row: programs of other versions change states at the same time, under the ETag of
         // the row, and may know properties that this program does not.
-        Ok(Entity::from(self.key()?).with(STATE, state.name()).with(PROGRESS, progress.unwrap_or_default()))
+        Ok(Entity::from(self.key()?)
+            .with(STATE, state.name())
+            .with(PROGRESS, progress.unwrap_or_default()))
     }
 
     /// Returns the patch that makes the definition a new one, for a consent that comes after the definition.
@@ -181,7 +192,9 @@ impl StoredIndex {
     /// # Errors
     /// Returns the errors of [`key`](Self::key).
     pub fn renewal_patch(&self, renewal: Uuid) -> Result<Entity> {
-        Ok(self.state_patch(IndexState::DeleteOnly, None)?.with(RENEWAL, renewal))
+        Ok(self
+            .state_patch(IndexState::DeleteOnly, None)?
+            .with(RENEWAL, renewal))
     }
 
     /// Reads the row of an index of `table`.
@@ -189,7 +202,8 @@ impl StoredIndex {
     /// # Errors
     /// Fails if the row is damaged, or does not say what its definition says. A client that may add rows to a table may add such a row.
     pub(super) fn read(profile: &ServiceProfile, table: &TableName, row: &Entity) -> Result<Self> {
-        let needed = |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
+        let needed =
+            |name: &'static str| text(row, name).ok_or_else(|| damaged(row, name, "Edm.String"));
         let format = integer(row, FORMAT_PROPERTY)?;
         let text_of_definition = needed(DEFINITION)?;
         let state = IndexState::parse(needed(STATE)?)?;
@@ -215,7 +229,13 @@ impl StoredIndex {
         } else {
             let definition = IndexDefinition::from_json(text_of_definition);
             let unread = |error: Error| {
-                Error::decode("manifest", row.key(), DEFINITION, "an index definition", error.to_string())
+                Error::decode(
+                    "manifest",
+                    row.key(),
+                    DEFINITION,
+                    "an index definition",
+                    error.to_string(),
+                )
             };
             let read = Self::new(&definition.map_err(unread)?, state);
             read.check_row(row)?;
@@ -224,8 +244,11 @@ impl StoredIndex {
         if read.table.as_ref().is_some_and(TableName::is_server_table) {
             return Err(damaged(row, INDEX_TABLE, "a table of clients"));
         }
-        read.table.take_if(|other| profile.is_same_table(other, table));
-        read.progress = text(row, PROGRESS).filter(|progress| !progress.is_empty()).map(str::to_owned);
+        read.table
+            .take_if(|other| profile.is_same_table(other, table));
+        read.progress = text(row, PROGRESS)
+            .filter(|progress| !progress.is_empty())
+            .map(str::to_owned);
         read.renewal = guid(row, RENEWAL);
         read.etag = row.etag().cloned();
         read.row = Some(row.key().clone());
@@ -239,9 +262,25 @@ impl StoredIndex {
         if derived.key() != row.key() {
             return Err(damaged(row, "RowKey", "the key of its definition"));
         }
-        let names = [FORMAT_PROPERTY, NAME, TYPE, DISCRIMINATOR, DEFINITION, FINGERPRINT, SHAPE, INDEX_TABLE];
-        match names.into_iter().find(|name| derived.get(name) != row.get(name)) {
-            Some(name) => Err(damaged(row, name, "the value that follows from its definition")),
+        let names = [
+            FORMAT_PROPERTY,
+            NAME,
+            TYPE,
+            DISCRIMINATOR,
+            DEFINITION,
+            FINGERPRINT,
+            SHAPE,
+            INDEX_TABLE,
+        ];
+        match names
+            .into_iter()
+            .find(|name| derived.get(name) != row.get(name))
+        {
+            Some(name) => Err(damaged(
+                row,
+                name,
+                "the value that follows from its definition",
+            )),
             None => Ok(()),
         }
     }
@@ -249,7 +288,10 @@ impl StoredIndex {
 
 /// The SHA-256 of a text in hexadecimal digits.
 fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl IndexDefinition {

@@ -53,7 +53,10 @@ pub struct RefusedRow {
 impl RefusedRow {
     /// Names a row and the reason.
     pub fn new(key: &Key, reason: &Error) -> Self {
-        Self { key: key.clone(), reason: reason.to_string() }
+        Self {
+            key: key.clone(),
+            reason: reason.to_string(),
+        }
     }
 }
 
@@ -71,7 +74,12 @@ impl Manifest {
             let read = if name.starts_with(INDEX_ROWS) {
                 StoredIndex::read(profile, table, &row).map(|index| {
                     let is_inside = index.table.is_none();
-                    if is_inside { &mut manifest.indexes } else { &mut manifest.not_in_force }.push(index);
+                    if is_inside {
+                        &mut manifest.indexes
+                    } else {
+                        &mut manifest.not_in_force
+                    }
+                    .push(index);
                 })
             } else if name.starts_with(TYPE_ROWS) {
                 StoredType::read(&row).map(|stored| manifest.types.push(stored))
@@ -89,12 +97,16 @@ impl Manifest {
 
     /// Moves the definitions for which `is_in_force` returns `true` to the [indexes](Self::indexes).
     pub(crate) fn admit(&mut self, mut is_in_force: impl FnMut(&mut StoredIndex) -> bool) {
-        let admitted: Vec<_> = self.not_in_force.extract_if(.., |index| is_in_force(index)).collect();
+        let admitted: Vec<_> = self
+            .not_in_force
+            .extract_if(.., |index| is_in_force(index))
+            .collect();
         if admitted.is_empty() {
             return;
         }
         self.indexes.extend(admitted);
-        self.indexes.sort_by(|a, b| a.row_order().cmp(&b.row_order()));
+        self.indexes
+            .sort_by(|a, b| a.row_order().cmp(&b.row_order()));
     }
 
     /// Returns a row of another kind by its RowKey.
@@ -109,13 +121,15 @@ impl Manifest {
 
     /// Returns the pairing id of the table, if it has one.
     pub fn pairing(&self) -> Option<Uuid> {
-        self.other(consent::PAIRING_ROW).and_then(consent::pairing_of)
+        self.other(consent::PAIRING_ROW)
+            .and_then(consent::pairing_of)
     }
 
     /// Returns the ETag of the pairing row, if there is one.
     #[doc(hidden)]
     pub fn pairing_etag(&self) -> Option<ETag> {
-        self.other(consent::PAIRING_ROW).and_then(|row| row.etag().cloned())
+        self.other(consent::PAIRING_ROW)
+            .and_then(|row| row.etag().cloned())
     }
 
     /// Creates the row of a pairing id.
@@ -133,7 +147,9 @@ impl Manifest {
     /// Fails if the type's row is among the [refused](Self::refused) ones.
     pub fn check_type_row(&self, table: &TableName, entity: &EntityType) -> Result<()> {
         let key = entity_type::row_key(entity)?;
-        let Some(row) = self.refused.iter().find(|row| row.key == key) else { return Ok(()) };
+        let Some(row) = self.refused.iter().find(|row| row.key == key) else {
+            return Ok(());
+        };
         Err(Error::invalid_request(format!(
             "the manifest of the table '{table}' has a damaged row of the type {}: {}; delete the row {key} after a look at it: a program with \
              the type then writes it again",
@@ -144,7 +160,9 @@ impl Manifest {
 
 /// Returns the text as a part of a RowKey: escaped.
 fn key_part(text: &str) -> Result<String> {
-    Ok(KeyBuilder::new("RowKey", "manifest").part("name", &text.to_owned(), PartFormat::PLAIN)?.finish())
+    Ok(KeyBuilder::new("RowKey", "manifest")
+        .part("name", &text.to_owned(), PartFormat::PLAIN)?
+        .finish())
 }
 
 fn to_json(value: &impl serde::Serialize) -> String {

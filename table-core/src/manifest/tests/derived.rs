@@ -29,8 +29,16 @@ struct Code(u16);
     partition_key = "{kind}_{score}_{at}",
     row_key = "{age:04}{height}{active}{badge}{big}_{name}_{department}_{day}{older}{id}{code}"
 )]
-#[index(keys, partition_key = "k_{older}{day}", row_key = "{department}_{id}{code:06}")]
-#[index(shard, partition_key = "s_{name#16}", row_key = "{name}_{department}_{day}{older}{id}{code}")]
+#[index(
+    keys,
+    partition_key = "k_{older}{day}",
+    row_key = "{department}_{id}{code:06}"
+)]
+#[index(
+    shard,
+    partition_key = "s_{name#16}",
+    row_key = "{name}_{department}_{day}{older}{id}{code}"
+)]
 #[index(city, table = "Cities", partition_key = "{city}", row_key = "all", shape = list)]
 #[index(
     lower,
@@ -43,8 +51,16 @@ struct Code(u16);
     partition_key = "d_{at:date}",
     row_key = "{at:desc}{at:hour}{score:desc}{age:desc:05}_{department}_{day}{older}{id}{code}"
 )]
-#[index(tag, row_key = "tag_{tags[]:lower}_{id}{code}", where = "Name ge 'm' and (Height gt 0 or Active)")]
-#[index(number, partition_key = "n_{numbers[]}", row_key = "{department}_{day}{older}{id}{code}")]
+#[index(
+    tag,
+    row_key = "tag_{tags[]:lower}_{id}{code}",
+    where = "Name ge 'm' and (Height gt 0 or Active)"
+)]
+#[index(
+    number,
+    partition_key = "n_{numbers[]}",
+    row_key = "{department}_{day}{older}{id}{code}"
+)]
 struct Employee {
     department: String,
     day: NaiveDate,
@@ -104,8 +120,17 @@ fn check<T: IndexedEntity>(value: &T) -> Result<()> {
         let definition = IndexDefinition::from_json(&definition.to_json())?;
         // `index_keys` ignores the condition, which compares stored properties.
         let admitted = definition.evaluator()?.admits(&entity)?;
-        let derived = if admitted { value.index_keys(n)? } else { Vec::new() };
-        assert_eq!(definition.entry_keys(&entity)?, derived, "{}", definition.name);
+        let derived = if admitted {
+            value.index_keys(n)?
+        } else {
+            Vec::new()
+        };
+        assert_eq!(
+            definition.entry_keys(&entity)?,
+            derived,
+            "{}",
+            definition.name
+        );
     }
     Ok(())
 }
@@ -119,7 +144,9 @@ proptest! {
 
 #[test]
 fn rows_of_other_types_have_no_entry() -> Result<()> {
-    let other = Entity::new("p", "r")?.with("EntityType", "Order").with("Email", "x");
+    let other = Entity::new("p", "r")?
+        .with("EntityType", "Order")
+        .with("Email", "x");
     for definition in Employee::SCHEMA.indexes {
         assert!(definition.entry_keys(&other)?.is_empty());
     }
@@ -129,7 +156,9 @@ fn rows_of_other_types_have_no_entry() -> Result<()> {
 /// A key that is none of the type's is an error, as it is where the entity is read.
 #[test]
 fn an_unreadable_key_is_refused() {
-    let stray = Entity::new("p", "r").unwrap().with("EntityType", "Employee");
+    let stray = Entity::new("p", "r")
+        .unwrap()
+        .with("EntityType", "Employee");
     let keys = &Employee::SCHEMA.indexes[2];
     let error = keys.entry_keys(&stray).unwrap_err().to_string();
     assert!(error.contains("PartitionKey"), "{error}");
@@ -149,10 +178,19 @@ struct Thing {
 #[test]
 fn the_key_of_an_entity_is_none_of_an_entry() -> Result<()> {
     let mut definition = Thing::SCHEMA.indexes[0].clone();
-    let thing = Thing { id: "a".into(), kind: "b".into() };
-    assert_eq!(definition.entry_keys(&thing.to_entity()?)?, [Key::new("b", "a")?]);
+    let thing = Thing {
+        id: "a".into(),
+        kind: "b".into(),
+    };
+    assert_eq!(
+        definition.entry_keys(&thing.to_entity()?)?,
+        [Key::new("b", "a")?]
+    );
     definition.placement = crate::manifest::Placement::OtherPartition;
-    let error = definition.entry_keys(&thing.to_entity()?).unwrap_err().to_string();
+    let error = definition
+        .entry_keys(&thing.to_entity()?)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("an entity could have"), "{error}");
     Ok(())
 }

@@ -67,7 +67,12 @@ fn templates_that_give_no_valid_key_are_refused() {
         },
         ..index("x")
     };
-    assert!(two.validate().unwrap_err().to_string().contains("two lists"));
+    assert!(
+        two.validate()
+            .unwrap_err()
+            .to_string()
+            .contains("two lists")
+    );
     let unknown = index("{@id:u32}").validate().unwrap_err().to_string();
     assert!(unknown.contains("in no key template"), "{unknown}");
 }
@@ -75,16 +80,26 @@ fn templates_that_give_no_valid_key_are_refused() {
 /// A client that may write entities would write the rows of a manifest by them.
 #[test]
 fn templates_of_system_rows_are_refused() {
-    for (partition, row) in
-        [(Some("~~manifest"), "type~{Name}"), (Some("~~{Name}"), "1"), (None, "~~{Name}"), (None, "~{Name}")]
-    {
+    for (partition, row) in [
+        (Some("~~manifest"), "type~{Name}"),
+        (Some("~~{Name}"), "1"),
+        (None, "~~{Name}"),
+        (None, "~{Name}"),
+    ] {
         let partition = partition.map(|text| text.parse().unwrap());
-        let index = IndexDefinition::keyed("i", Placement::OtherPartition, partition, row.parse().unwrap());
+        let index = IndexDefinition::keyed(
+            "i",
+            Placement::OtherPartition,
+            partition,
+            row.parse().unwrap(),
+        );
         let error = index.validate().unwrap_err().to_string();
         assert!(error.contains("start with '~~'"), "{row}: {error}");
     }
     for row in ["~", "~a_{Name}", "{Name}"] {
-        IndexDefinition::keyed("i", Placement::SamePartition, None, row.parse().unwrap()).validate().unwrap();
+        IndexDefinition::keyed("i", Placement::SamePartition, None, row.parse().unwrap())
+            .validate()
+            .unwrap();
     }
 }
 
@@ -120,28 +135,57 @@ fn values_that_do_not_fit_the_template_are_refused() {
     refused("{Name:custom(own)}", "own");
     let opaque = IndexDefinition::opaque("i", Placement::SamePartition, "1");
     assert!(opaque.is_opaque());
-    assert!(opaque.entry_keys(&entity).unwrap_err().to_string().contains("opaque"));
-    assert!(index("{Missing}_{RowKey}").entry_keys(&entity).unwrap().is_empty());
-    assert!(index("{Missing[]}_{RowKey}").entry_keys(&entity).unwrap().is_empty());
+    assert!(
+        opaque
+            .entry_keys(&entity)
+            .unwrap_err()
+            .to_string()
+            .contains("opaque")
+    );
+    assert!(
+        index("{Missing}_{RowKey}")
+            .entry_keys(&entity)
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        index("{Missing[]}_{RowKey}")
+            .entry_keys(&entity)
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
 fn entities_that_do_not_match_the_condition_have_no_entries() -> Result<()> {
-    let with =
-        |filter: &'static str| IndexDefinition { condition: Some(filter.into()), ..index("open_{RowKey}") };
-    let entity =
-        |status: &str| Entity::new("p", "r").unwrap().with("Status", status).with_encrypted("Pin", "1");
+    let with = |filter: &'static str| IndexDefinition {
+        condition: Some(filter.into()),
+        ..index("open_{RowKey}")
+    };
+    let entity = |status: &str| {
+        Entity::new("p", "r")
+            .unwrap()
+            .with("Status", status)
+            .with_encrypted("Pin", "1")
+    };
     let open = with("Status eq 'open'");
     assert_eq!(open.entry_keys(&entity("open"))?.len(), 1);
     assert!(open.entry_keys(&entity("closed"))?.is_empty());
     assert_eq!(open.properties_read()?, ["Status"]);
-    for (filter, why) in
-        [("Status eq", "condition"), ("Timestamp gt datetime'2020-01-01T00:00:00Z'", "Timestamp")]
-    {
+    for (filter, why) in [
+        ("Status eq", "condition"),
+        ("Timestamp gt datetime'2020-01-01T00:00:00Z'", "Timestamp"),
+    ] {
         let error = with(filter).validate().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    assert!(with("Pin eq '1'").entry_keys(&entity("open")).unwrap_err().to_string().contains("encrypted"));
+    assert!(
+        with("Pin eq '1'")
+            .entry_keys(&entity("open"))
+            .unwrap_err()
+            .to_string()
+            .contains("encrypted")
+    );
     Ok(())
 }
 
@@ -160,7 +204,10 @@ fn definitions_survive_a_round_trip_through_json() -> Result<()> {
         index("city_{City:lower}_{RowKey}").to_json(),
         r#"{"name":"i","entity":{"name":"","discriminator":"none"},"placement":"same_partition","keys":{"templates":{"row_key":"city_{City:lower}_{RowKey:text}"}},"payload":"reference","shape":"row","uniqueness":"no"}"#
     );
-    assert_ne!(index("a_{City}").fingerprint(), index("b_{City}").fingerprint());
+    assert_ne!(
+        index("a_{City}").fingerprint(),
+        index("b_{City}").fingerprint()
+    );
     assert!(IndexDefinition::from_json("{}").is_err());
     Ok(())
 }
@@ -179,8 +226,14 @@ fn templates_that_differ_in_text_or_length_do_not_collide() {
         placement: Placement::OtherTable(table.try_into().unwrap()),
         ..index(row)
     };
-    assert!(!can_collide(&in_table("One", "a_{E}"), &in_table("Two", "a_{E}")));
-    assert!(can_collide(&in_table("One", "a_{E}"), &in_table("one", "a_{E}")));
+    assert!(!can_collide(
+        &in_table("One", "a_{E}"),
+        &in_table("Two", "a_{E}")
+    ));
+    assert!(can_collide(
+        &in_table("One", "a_{E}"),
+        &in_table("one", "a_{E}")
+    ));
 }
 
 proptest::proptest! {

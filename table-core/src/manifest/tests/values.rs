@@ -8,20 +8,27 @@ use uuid::Uuid;
 
 use crate::manifest::{IndexDefinition, Placement, lowercase};
 use crate::model::{
-    EdmValue, Entity, Hour, Key, KeyBuilder, KeyPart, PartFormat, Properties, ReverseKeyPart, Shards, Ticks,
-    key_order,
+    EdmValue, Entity, Hour, Key, KeyBuilder, KeyPart, PartFormat, Properties, ReverseKeyPart,
+    Shards, Ticks, key_order,
 };
 use crate::typed::{Property, PropertySink};
 
 fn entity(property: &impl Property) -> Entity {
     let mut properties = Properties::new();
-    property.write(PropertySink::new(&mut properties, "V", false)).unwrap();
+    property
+        .write(PropertySink::new(&mut properties, "V", false))
+        .unwrap();
     Entity::from_parts(Key::new("p", "r").unwrap(), properties)
 }
 
 /// The RowKey that a template gives.
 fn evaluated(template: &str, entity: &Entity) -> String {
-    let index = IndexDefinition::keyed("i", Placement::SamePartition, None, template.parse().unwrap());
+    let index = IndexDefinition::keyed(
+        "i",
+        Placement::SamePartition,
+        None,
+        template.parse().unwrap(),
+    );
     let index = IndexDefinition::from_json(&index.to_json()).unwrap();
     index.entry_keys(entity).unwrap()[0].row().to_owned()
 }
@@ -29,13 +36,27 @@ fn evaluated(template: &str, entity: &Entity) -> String {
 /// The text that derived code writes for a part with text before and after it.
 fn written(part: &impl KeyPart, width: Option<usize>) -> String {
     let key = KeyBuilder::new("RowKey", "").literal("a_");
-    key.part("v", part, PartFormat { width, separator: Some('_') }).unwrap().literal("_b").finish()
+    key.part(
+        "v",
+        part,
+        PartFormat {
+            width,
+            separator: Some('_'),
+        },
+    )
+    .unwrap()
+    .literal("_b")
+    .finish()
 }
 
 /// A declared part as itself and in descending order.
 fn check_turned<P: Property + ReverseKeyPart + Copy>(value: P, word: &str) {
     let entity = entity(&value);
-    assert_eq!(evaluated(&format!("a_{{V:{word}}}_b"), &entity), written(&value, None), "{word}");
+    assert_eq!(
+        evaluated(&format!("a_{{V:{word}}}_b"), &entity),
+        written(&value, None),
+        "{word}"
+    );
     assert_eq!(
         evaluated(&format!("a_{{V:{word}:desc}}_b"), &entity),
         written(&Reverse(value), None),
@@ -46,13 +67,25 @@ fn check_turned<P: Property + ReverseKeyPart + Copy>(value: P, word: &str) {
 fn check_unsigned<P: Property + ReverseKeyPart + Copy>(value: P, word: &str) {
     check_turned(value, word);
     let entity = entity(&value);
-    assert_eq!(evaluated(&format!("a_{{V:{word}:020}}_b"), &entity), written(&value, Some(20)), "{word}");
+    assert_eq!(
+        evaluated(&format!("a_{{V:{word}:020}}_b"), &entity),
+        written(&value, Some(20)),
+        "{word}"
+    );
     let turned = written(&Reverse(value), Some(20));
-    assert_eq!(evaluated(&format!("a_{{V:{word}:desc:020}}_b"), &entity), turned, "{word}");
+    assert_eq!(
+        evaluated(&format!("a_{{V:{word}:desc:020}}_b"), &entity),
+        turned,
+        "{word}"
+    );
 }
 
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![".*", "[A-Za-z_~/#İΣßǅ]{0,12}", "[\u{0}-\u{1F}\u{7F}-\u{A0}]{1,4}"]
+    prop_oneof![
+        ".*",
+        "[A-Za-z_~/#İΣßǅ]{0,12}",
+        "[\u{0}-\u{1F}\u{7F}-\u{A0}]{1,4}"
+    ]
 }
 
 fn time() -> impl Strategy<Value = DateTime<Utc>> {
@@ -159,5 +192,8 @@ proptest! {
 fn hours_and_days_are_in_utc() {
     let at = DateTime::UNIX_EPOCH + TimeDelta::minutes(59);
     assert_eq!(evaluated("{V:hour}", &entity(&at)), "1970-01-01T00");
-    assert_eq!(evaluated("{V:date}", &entity(&(at - TimeDelta::hours(1)))), "1969-12-31");
+    assert_eq!(
+        evaluated("{V:date}", &entity(&(at - TimeDelta::hours(1)))),
+        "1969-12-31"
+    );
 }

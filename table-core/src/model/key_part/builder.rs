@@ -13,12 +13,19 @@ pub struct PartFormat {
 
 impl PartFormat {
     /// A part with its default width, at the end of its key.
-    pub const PLAIN: Self = Self { width: None, separator: None };
+    pub const PLAIN: Self = Self {
+        width: None,
+        separator: None,
+    };
 
     /// Returns the format and the width of a part of type `P`. A part with a fixed width needs no separator.
     pub(super) fn for_part<P: KeyPart>(self) -> (Self, Option<usize>) {
         let width = self.width.or(P::WIDTH);
-        let separator = if width.is_some() { None } else { self.separator };
+        let separator = if width.is_some() {
+            None
+        } else {
+            self.separator
+        };
         (Self { separator, ..self }, width)
     }
 }
@@ -45,8 +52,15 @@ pub struct KeyBuilder {
 impl KeyBuilder {
     /// Creates an empty key. Its name and template are used in error messages.
     pub fn new(key_name: &'static str, template: &'static str) -> Self {
-        let writer = KeyWriter { out: String::with_capacity(CAPACITY), format: PartFormat::PLAIN };
-        Self { key_name, template, writer }
+        let writer = KeyWriter {
+            out: String::with_capacity(CAPACITY),
+            format: PartFormat::PLAIN,
+        };
+        Self {
+            key_name,
+            template,
+            writer,
+        }
     }
 
     /// Appends literal text of the template.
@@ -68,7 +82,11 @@ impl KeyBuilder {
     }
 
     /// Appends a part in place. After an error the key must not be used.
-    pub(crate) fn push<P: KeyPart>(&mut self, value: &P, format: PartFormat) -> Result<(), ValueError> {
+    pub(crate) fn push<P: KeyPart>(
+        &mut self,
+        value: &P,
+        format: PartFormat,
+    ) -> Result<(), ValueError> {
         let start = self.writer.out.len();
         let (format, width) = format.for_part::<P>();
         self.writer.format = format;
@@ -77,9 +95,10 @@ impl KeyBuilder {
         match width {
             // A custom part that breaks its promise of a width would move the start of the next part, and the key
             // could not be parsed.
-            Some(width) if width != written => {
-                Err(ValueError::new(format!("{width} characters"), format_args!("{written} characters")))
-            }
+            Some(width) if width != written => Err(ValueError::new(
+                format!("{width} characters"),
+                format_args!("{written} characters"),
+            )),
             _ => Ok(()),
         }
     }

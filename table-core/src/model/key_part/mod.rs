@@ -15,7 +15,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use chrono::{DateTime, Duration, DurationRound as _, NaiveDate, NaiveDateTime, Timelike as _, Utc};
+use chrono::{
+    DateTime, Duration, DurationRound as _, NaiveDate, NaiveDateTime, Timelike as _, Utc,
+};
 use uuid::Uuid;
 
 use super::ValueError;
@@ -347,12 +349,20 @@ fn sortable_bits(value: f64) -> Option<u64> {
     let bits = (value + 0.0).to_bits();
     // IEEE 754 numbers of one sign are ordered like their bits. Setting the sign bit puts positive numbers above negative
     // ones; inverting all bits reverses the order of the negative ones.
-    (!value.is_nan()).then_some(if bits & SIGN_BIT == 0 { bits | SIGN_BIT } else { !bits })
+    (!value.is_nan()).then_some(if bits & SIGN_BIT == 0 {
+        bits | SIGN_BIT
+    } else {
+        !bits
+    })
 }
 
 /// Reverses [`sortable_bits`].
 fn from_sortable_bits(bits: u64) -> f64 {
-    f64::from_bits(if bits & SIGN_BIT == 0 { !bits } else { bits & !SIGN_BIT })
+    f64::from_bits(if bits & SIGN_BIT == 0 {
+        !bits
+    } else {
+        bits & !SIGN_BIT
+    })
 }
 
 /// Writes a number. `map` inverts the bits for descending order.
@@ -367,9 +377,14 @@ fn read_f64(text: &KeyText<'_>, map: impl Fn(u64) -> u64) -> Result<f64, ValueEr
     let digits = text.as_str();
     let is_upper_hex = |b: u8| matches!(b, b'0'..=b'9' | b'A'..=b'F');
     let is_canonical = digits.len() == F64_DIGITS && digits.bytes().all(is_upper_hex);
-    let bits = u64::from_str_radix(digits, 16).ok().filter(|_| is_canonical).map(map);
+    let bits = u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| is_canonical)
+        .map(map);
     // NaN and negative zero are never written, so they are refused.
-    let value = bits.map(from_sortable_bits).filter(|value| sortable_bits(*value) == bits);
+    let value = bits
+        .map(from_sortable_bits)
+        .filter(|value| sortable_bits(*value) == bits);
     value.ok_or_else(|| text.expected("the 16 hexadecimal digits of a number"))
 }
 
@@ -411,7 +426,9 @@ impl KeyPart for Ticks {
 
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
         let ticks = i64::try_from(text.number(TICKS_WIDTH)?).ok();
-        ticks.and_then(Self::new).ok_or_else(|| text.expected("ticks up to the year 9999"))
+        ticks
+            .and_then(Self::new)
+            .ok_or_else(|| text.expected("ticks up to the year 9999"))
     }
 }
 
@@ -480,6 +497,7 @@ impl KeyPart for NaiveDate {
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
         // The parser also accepts days such as `2013-1-1`. A key has one text, so they are refused.
         let date = text.as_str().parse::<Self>().ok();
-        date.filter(|d| d.to_string() == text.as_str()).ok_or_else(|| text.expected("a date as YYYY-MM-DD"))
+        date.filter(|d| d.to_string() == text.as_str())
+            .ok_or_else(|| text.expected("a date as YYYY-MM-DD"))
     }
 }

@@ -30,13 +30,27 @@ impl<'a> KeyParser<'a> {
     /// messages.
     #[inline]
     pub fn partition(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
-        Self { entity, key_name: "PartitionKey", template, key, rest: key.partition(), describes: true }
+        Self {
+            entity,
+            key_name: "PartitionKey",
+            template,
+            key,
+            rest: key.partition(),
+            describes: true,
+        }
     }
 
     /// Starts at the RowKey of an entity. The entity's name and the template are used in error messages.
     #[inline]
     pub fn row(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
-        Self { entity, key_name: "RowKey", template, key, rest: key.row(), describes: true }
+        Self {
+            entity,
+            key_name: "RowKey",
+            template,
+            key,
+            rest: key.row(),
+            describes: true,
+        }
     }
 
     /// Sets whether errors have a text.
@@ -58,9 +72,9 @@ impl<'a> KeyParser<'a> {
                 self.rest = rest;
                 Ok(())
             }
-            None => {
-                Err(self.mismatch(|| ValueError::new(format!("{text:?}"), format_args!("{:?}", self.rest))))
-            }
+            None => Err(self.mismatch(|| {
+                ValueError::new(format!("{text:?}"), format_args!("{:?}", self.rest))
+            })),
         }
     }
 
@@ -84,7 +98,9 @@ impl<'a> KeyParser<'a> {
         self.rest = rest;
         P::decode(&KeyText { text, format }).map_err(
             #[cold]
-            |e| self.mismatch(|| ValueError::new(format!("{} for {name}", e.expected()), e.found())),
+            |e| {
+                self.mismatch(|| ValueError::new(format!("{} for {name}", e.expected()), e.found()))
+            },
         )
     }
 
@@ -102,7 +118,10 @@ impl<'a> KeyParser<'a> {
             return Ok(());
         }
         Err(self.mismatch(|| {
-            ValueError::new(format!("the same {name} in all places of the key"), "another value")
+            ValueError::new(
+                format!("the same {name} in all places of the key"),
+                "another value",
+            )
         }))
     }
 
@@ -115,7 +134,8 @@ impl<'a> KeyParser<'a> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(self.mismatch(|| ValueError::new("the end of the key", format_args!("{:?}", self.rest))))
+        Err(self
+            .mismatch(|| ValueError::new("the end of the key", format_args!("{:?}", self.rest))))
     }
 
     #[cold]
@@ -125,6 +145,12 @@ impl<'a> KeyParser<'a> {
         }
         let error = error();
         let expected = format!("{} as in {:?}", error.expected(), self.template);
-        Error::decode(self.entity, self.key, self.key_name, expected, error.found())
+        Error::decode(
+            self.entity,
+            self.key,
+            self.key_name,
+            expected,
+            error.found(),
+        )
     }
 }

@@ -92,7 +92,10 @@ impl KeyPartType {
 
     /// Whether the type is a number or a time, which has a descending order.
     pub(crate) const fn has_descending(self) -> bool {
-        !matches!(self, Self::Text | Self::Bool | Self::Day | Self::Hour | Self::Uuid | Self::Custom)
+        !matches!(
+            self,
+            Self::Text | Self::Bool | Self::Day | Self::Hour | Self::Uuid | Self::Custom
+        )
     }
 
     /// Returns the number of characters of every value, if it is fixed.

@@ -6,7 +6,10 @@ use super::*;
 use crate::model::{Key, Ticks, key_order};
 
 fn encode<P: KeyPart>(value: &P, format: PartFormat) -> Result<String, ValueError> {
-    let mut out = KeyWriter { out: String::new(), format };
+    let mut out = KeyWriter {
+        out: String::new(),
+        format,
+    };
     value.encode(&mut out).map(|()| out.out)
 }
 
@@ -15,15 +18,24 @@ fn plain<P: KeyPart>(value: &P) -> String {
 }
 
 fn decode<P: KeyPart>(text: &str) -> Result<P, ValueError> {
-    P::decode(&KeyText { text, format: PartFormat::PLAIN })
+    P::decode(&KeyText {
+        text,
+        format: PartFormat::PLAIN,
+    })
 }
 
 const fn wide(width: usize) -> PartFormat {
-    PartFormat { width: Some(width), separator: None }
+    PartFormat {
+        width: Some(width),
+        separator: None,
+    }
 }
 
 const fn until(separator: char) -> PartFormat {
-    PartFormat { width: None, separator: Some(separator) }
+    PartFormat {
+        width: None,
+        separator: Some(separator),
+    }
 }
 
 #[test]
@@ -38,8 +50,14 @@ fn each_type_has_its_documented_text() {
     assert_eq!(plain(&i64::MIN), "00000000000000000000");
     assert_eq!(plain(&i64::MAX), "18446744073709551615");
     assert_eq!(plain(&true), "1");
-    assert_eq!(plain(&NaiveDate::from_ymd_opt(2013, 1, 9).unwrap()), "2013-01-09");
-    assert_eq!(plain(&Uuid::from_u128(0xAB)), "00000000-0000-0000-0000-0000000000ab");
+    assert_eq!(
+        plain(&NaiveDate::from_ymd_opt(2013, 1, 9).unwrap()),
+        "2013-01-09"
+    );
+    assert_eq!(
+        plain(&Uuid::from_u128(0xAB)),
+        "00000000-0000-0000-0000-0000000000ab"
+    );
     assert_eq!(plain(&"a/b~".to_owned()), "a~2Fb~7E");
     assert_eq!(plain(&Reverse(7u8)), "992");
     assert_eq!(plain(&Reverse(0u64)), "99999999999999999999");
@@ -53,10 +71,18 @@ fn inverted_ticks_have_the_documented_text() {
     assert_eq!(plain(&new_year), "0634925952000000000");
     assert_eq!(plain(&Reverse(new_year)), "2520453023999999999");
     assert_eq!(plain(&Reverse(new_year.naive_utc())), "2520453023999999999");
-    assert_eq!(plain(&Reverse(Ticks::from(new_year))), "2520453023999999999");
+    assert_eq!(
+        plain(&Reverse(Ticks::from(new_year))),
+        "2520453023999999999"
+    );
     assert_eq!(plain(&Reverse(Ticks::MIN)), "3155378975999999999");
     assert_eq!(plain(&Reverse(Ticks::MAX)), "0000000000000000000");
-    assert_eq!(decode::<Reverse<DateTime<Utc>>>("2520453023999999999").unwrap().0, new_year);
+    assert_eq!(
+        decode::<Reverse<DateTime<Utc>>>("2520453023999999999")
+            .unwrap()
+            .0,
+        new_year
+    );
 }
 
 #[test]
@@ -64,7 +90,10 @@ fn a_template_width_pads_and_never_widens() {
     assert_eq!(encode(&223u32, wide(6)).unwrap(), "000223");
     assert_eq!(encode(&Reverse(223u32), wide(6)).unwrap(), "999776");
     let error = encode(&1_000_000u32, wide(6)).unwrap_err();
-    assert_eq!(error.to_string(), "expected at most 6 digits, found 1000000");
+    assert_eq!(
+        error.to_string(),
+        "expected at most 6 digits, found 1000000"
+    );
 }
 
 #[test]
@@ -78,7 +107,10 @@ fn only_canonical_text_is_read() {
     for text in ["2013-1-09", "2013-02-30", "+2013-01-01"] {
         assert!(decode::<NaiveDate>(text).is_err(), "{text:?}");
     }
-    for text in ["00000000-0000-0000-0000-0000000000AB", "000000000000000000000000000000ab"] {
+    for text in [
+        "00000000-0000-0000-0000-0000000000AB",
+        "000000000000000000000000000000ab",
+    ] {
         assert!(decode::<Uuid>(text).is_err(), "{text:?}");
     }
     assert!(decode::<u64>("18446744073709551616").is_err());
@@ -111,15 +143,28 @@ fn the_parser_requires_every_character() {
     let mut parser = KeyParser::row("E", "{a}", &key);
     assert!(parser.literal("b").is_err());
     assert_eq!(parser.part::<String>("a", until('_')).unwrap(), "a");
-    assert!(parser.finish().unwrap_err().to_string().contains("expected the end of the key"));
+    assert!(
+        parser
+            .finish()
+            .unwrap_err()
+            .to_string()
+            .contains("expected the end of the key")
+    );
 }
 
 #[test]
 fn a_repeated_part_must_agree() {
     let key = Key::new("007", "008").unwrap();
-    let first: u8 = KeyParser::partition("E", "{n}", &key).part("n", PartFormat::PLAIN).unwrap();
+    let first: u8 = KeyParser::partition("E", "{n}", &key)
+        .part("n", PartFormat::PLAIN)
+        .unwrap();
     let again = KeyParser::row("E", "{n}", &key).repeated_part("n", PartFormat::PLAIN, &first);
-    assert!(again.unwrap_err().to_string().contains("the same n in all places of the key"));
+    assert!(
+        again
+            .unwrap_err()
+            .to_string()
+            .contains("the same n in all places of the key")
+    );
 }
 
 /// Checks that a part of fixed width survives a round trip, keeps its width, and sorts like its values.

@@ -44,7 +44,12 @@ impl KeyWriter {
     }
 
     #[inline]
-    fn write_digits(&mut self, value: u64, digits: usize, map: impl Fn(u8) -> u8) -> Result<(), ValueError> {
+    fn write_digits(
+        &mut self,
+        value: u64,
+        digits: usize,
+        map: impl Fn(u8) -> u8,
+    ) -> Result<(), ValueError> {
         let width = self.format.width.unwrap_or(digits).min(MAX_DIGITS);
         let (mut text, mut rest) = ([0; MAX_DIGITS], value);
         for digit in text[..width].iter_mut().rev() {
@@ -52,8 +57,12 @@ impl KeyWriter {
             rest /= 10;
         }
         // Digits are valid UTF-8. A rest means that the number needs more digits.
-        let digits = std::str::from_utf8(&text[..width]).ok().filter(|_| rest == 0);
-        self.out.push_str(digits.ok_or_else(|| ValueError::new(format!("at most {width} digits"), value))?);
+        let digits = std::str::from_utf8(&text[..width])
+            .ok()
+            .filter(|_| rest == 0);
+        self.out.push_str(
+            digits.ok_or_else(|| ValueError::new(format!("at most {width} digits"), value))?,
+        );
         Ok(())
     }
 }
@@ -98,7 +107,11 @@ impl<'a> KeyText<'a> {
     #[inline]
     fn parse_number(&self, digits: usize, map: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
         let width = self.format.width.unwrap_or(digits);
-        let number = if self.text.len() == width { self.parse_digits(map) } else { None };
+        let number = if self.text.len() == width {
+            self.parse_digits(map)
+        } else {
+            None
+        };
         number.ok_or_else(
             #[cold]
             || self.expected(format!("a number of {width} digits")),
@@ -135,12 +148,20 @@ pub(super) fn push_text(out: &mut String, text: &str, separator: Option<char>) {
         return out.push_str(text);
     }
     for c in text.chars() {
-        if must_escape(c, separator) { push_escaped(out, c) } else { out.push(c) }
+        if must_escape(c, separator) {
+            push_escaped(out, c)
+        } else {
+            out.push(c)
+        }
     }
 }
 
 fn push_escaped(out: &mut String, c: char) {
-    let digit = |n: u32| char::from_digit(n, 16).unwrap_or_default().to_ascii_uppercase();
+    let digit = |n: u32| {
+        char::from_digit(n, 16)
+            .unwrap_or_default()
+            .to_ascii_uppercase()
+    };
     let code = u32::from(c);
     out.extend([ESCAPE, digit(code >> 4), digit(code & 0xF)]);
 }
@@ -155,9 +176,16 @@ pub(super) fn parse_text(text: &str, separator: Option<char>) -> Result<String, 
     while let Some(at) = rest.find(|c| must_escape(c, separator)) {
         out.push_str(&rest[..at]);
         // An escape of a character that needs none is refused too. Each text thus has one encoding, and a key has one row.
-        let c = rest[at..].strip_prefix(ESCAPE).and_then(escaped).filter(|c| must_escape(*c, separator));
-        let wrong =
-            || ValueError::new("text with forbidden characters escaped as `~` and two hex digits", text);
+        let c = rest[at..]
+            .strip_prefix(ESCAPE)
+            .and_then(escaped)
+            .filter(|c| must_escape(*c, separator));
+        let wrong = || {
+            ValueError::new(
+                "text with forbidden characters escaped as `~` and two hex digits",
+                text,
+            )
+        };
         out.push(c.ok_or_else(wrong)?);
         // `~` and two digits: three bytes of ASCII, so this is a character boundary.
         rest = &rest[at + 3..];
@@ -169,7 +197,9 @@ pub(super) fn parse_text(text: &str, separator: Option<char>) -> Result<String, 
 /// Returns the character for two upper-case hex digits.
 fn escaped(text: &str) -> Option<char> {
     let digits = text.get(..2)?;
-    let upper = digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
+    let upper = digits
+        .bytes()
+        .all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
     upper.then(|| u8::from_str_radix(digits, 16).ok().map(char::from))?
 }
 
@@ -180,5 +210,7 @@ fn must_escape(c: char, separator: Option<char>) -> bool {
 /// Whether the text certainly needs no escape.
 #[inline]
 fn is_plain(text: &str, separator: Option<char>) -> bool {
-    is_ordinary(text, |byte| char::from(byte) == ESCAPE || Some(char::from(byte)) == separator)
+    is_ordinary(text, |byte| {
+        char::from(byte) == ESCAPE || Some(char::from(byte)) == separator
+    })
 }

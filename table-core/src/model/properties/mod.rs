@@ -49,12 +49,16 @@ pub struct Properties {
 impl Properties {
     /// Creates an empty set of properties.
     pub const fn new() -> Self {
-        Self { packed: ChunkBytes::Own(Vec::new()) }
+        Self {
+            packed: ChunkBytes::Own(Vec::new()),
+        }
     }
 
     /// Creates an empty set with capacity for `bytes` of packed data.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { packed: ChunkBytes::Own(Vec::with_capacity(bytes)) }
+        Self {
+            packed: ChunkBytes::Own(Vec::with_capacity(bytes)),
+        }
     }
 
     /// Creates properties from their packed form.
@@ -63,11 +67,17 @@ impl Properties {
     /// Fails if the bytes are damaged, or if a name occurs twice. The error has the offset or the name.
     pub fn from_packed(packed: Vec<u8>) -> Result<Self> {
         if let Some(offset) = packed::first_invalid_offset(&packed) {
-            return Err(Error::corrupt(format!("properties are damaged before byte {offset}")));
+            return Err(Error::corrupt(format!(
+                "properties are damaged before byte {offset}"
+            )));
         }
-        let properties = Self { packed: ChunkBytes::Own(packed) };
+        let properties = Self {
+            packed: ChunkBytes::Own(packed),
+        };
         match properties.repeated_name() {
-            Some(name) => Err(Error::corrupt(format!("the property '{name}' occurs twice"))),
+            Some(name) => Err(Error::corrupt(format!(
+                "the property '{name}' occurs twice"
+            ))),
             None => Ok(properties),
         }
     }
@@ -76,7 +86,9 @@ impl Properties {
     /// either keeps it intact or reports damage.
     pub(crate) fn from_trusted(packed: Vec<u8>) -> Self {
         Self::debug_assert_valid(&packed);
-        Self { packed: ChunkBytes::Own(packed) }
+        Self {
+            packed: ChunkBytes::Own(packed),
+        }
     }
 
     /// Like [`from_trusted`](Self::from_trusted), for properties in a chunk.
@@ -97,7 +109,11 @@ impl Properties {
     }
 
     fn debug_assert_valid(packed: &[u8]) {
-        debug_assert_eq!(packed::first_invalid_offset(packed), None, "packed properties are damaged");
+        debug_assert_eq!(
+            packed::first_invalid_offset(packed),
+            None,
+            "packed properties are damaged"
+        );
     }
 
     /// Returns the packed form.
@@ -178,7 +194,9 @@ impl Properties {
     }
 
     fn write(&mut self, name: &str, value: ValueRef<'_>, mark: impl FnOnce(bool) -> bool) {
-        let Some((start, end)) = self.span(name) else { return self.push(name, value, mark(false)) };
+        let Some((start, end)) = self.span(name) else {
+            return self.push(name, value, mark(false));
+        };
         let packed = self.packed.to_mut();
         // The property keeps its place: a derived type decodes fastest if its properties are stored in the order in which it
         // writes them (`typed::derived::InOrder`).
@@ -213,7 +231,9 @@ impl Properties {
 
     /// Removes a property. Returns whether it existed.
     pub fn remove(&mut self, name: &str) -> bool {
-        let Some((start, end)) = self.span(name) else { return false };
+        let Some((start, end)) = self.span(name) else {
+            return false;
+        };
         self.packed.to_mut().drain(start..end);
         true
     }
@@ -244,7 +264,9 @@ impl Properties {
 
     /// Converts to an owned buffer, if the buffer is shared with a page.
     pub(crate) fn detached(self) -> Self {
-        Self { packed: ChunkBytes::Own(self.packed.into_vec()) }
+        Self {
+            packed: ChunkBytes::Own(self.packed.into_vec()),
+        }
     }
 
     /// Returns start and end of a property in the packed bytes.
@@ -279,7 +301,8 @@ impl<'a> IntoIterator for &'a Properties {
 impl<N: AsRef<str>, V: Into<EdmValue>> FromIterator<(N, V)> for Properties {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(iter: I) -> Self {
         let mut properties = Self::new();
-        iter.into_iter().for_each(|(name, value)| properties.set(name.as_ref(), value));
+        iter.into_iter()
+            .for_each(|(name, value)| properties.set(name.as_ref(), value));
         properties
     }
 }
@@ -290,7 +313,10 @@ impl fmt::Debug for Properties {
         let mut map = f.debug_map();
         for p in self {
             if p.is_encrypted() {
-                map.entry(&p.name(), &format_args!("<{} to encrypt>", p.value().edm_type()));
+                map.entry(
+                    &p.name(),
+                    &format_args!("<{} to encrypt>", p.value().edm_type()),
+                );
             } else {
                 map.entry(&p.name(), &p.value());
             }

@@ -76,7 +76,10 @@ fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {
 pub(super) fn first_invalid_offset(packed: &[u8]) -> Option<usize> {
     let mut rest = packed;
     while !rest.is_empty() {
-        if PackedProperty::split(&mut rest).and_then(PackedProperty::parse).is_none() {
+        if PackedProperty::split(&mut rest)
+            .and_then(PackedProperty::parse)
+            .is_none()
+        {
             return Some(packed.len() - rest.len());
         }
     }
@@ -98,7 +101,9 @@ pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<PackedProperty<'a
         // The length of a value follows from its type. Behind an unknown type nothing can be found, so the search
         // ends.
         let value = match FIXED.get(usize::from(tag & !MARK))? {
-            0 => 4usize.checked_add(u32::from_le_bytes(*after.get(len..)?.first_chunk()?) as usize)?,
+            0 => {
+                4usize.checked_add(u32::from_le_bytes(*after.get(len..)?.first_chunk()?) as usize)?
+            }
             fixed => usize::from(*fixed),
         };
         rest = after.get(len.checked_add(value)?..)?;
@@ -123,7 +128,9 @@ pub(crate) fn decode_value(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> 
     Some(match edm_type {
         EdmType::Binary => ValueRef::Binary(v),
         EdmType::Boolean => ValueRef::Boolean(*v.first()? != 0),
-        EdmType::DateTime => ValueRef::DateTime(Ticks::new(i64::from_le_bytes(v.try_into().ok()?))?),
+        EdmType::DateTime => {
+            ValueRef::DateTime(Ticks::new(i64::from_le_bytes(v.try_into().ok()?))?)
+        }
         EdmType::Double => ValueRef::Double(f64::from_le_bytes(v.try_into().ok()?)),
         EdmType::Guid => ValueRef::Guid(Uuid::from_bytes(v.try_into().ok()?)),
         EdmType::Int32 => ValueRef::Int32(i32::from_le_bytes(v.try_into().ok()?)),
@@ -177,7 +184,13 @@ impl<'a> PackedProperty<'a> {
         let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
         // Last, so that `rest` still starts at the property if its bytes are damaged.
         *rest = after;
-        Some(Self { whole, tag, name: whole.get(3..name_end)?, edm_type, value: &whole[start..] })
+        Some(Self {
+            whole,
+            tag,
+            name: whole.get(3..name_end)?,
+            edm_type,
+            value: &whole[start..],
+        })
     }
 
     /// Returns the bytes before the value: tag, length of the name, name.
@@ -188,7 +201,11 @@ impl<'a> PackedProperty<'a> {
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
         let name = std::str::from_utf8(self.name).ok()?;
-        Some(PropertyRef { name, value: self.decode()?, encrypted: self.is_encrypted() })
+        Some(PropertyRef {
+            name,
+            value: self.decode()?,
+            encrypted: self.is_encrypted(),
+        })
     }
 
     #[inline]

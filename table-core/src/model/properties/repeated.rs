@@ -27,10 +27,15 @@ fn hash(name: &[u8]) -> u64 {
     let eight = |bytes: Option<&[u8; 8]>| bytes.map(|bytes| u64::from_le_bytes(*bytes));
     let (first, last) = match (eight(name.first_chunk()), eight(name.last_chunk())) {
         (Some(first), Some(last)) => (first, last),
-        _ => (name.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0),
+        _ => (
+            name.iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            0,
+        ),
     };
     // The multiplier of the Fibonacci hash: 2^64 divided by the golden ratio. The high bits depend on all bits of the words.
-    let mixed = (first ^ last.rotate_left(29) ^ name.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed =
+        (first ^ last.rotate_left(29) ^ name.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed >> 54
 }
 
@@ -47,5 +52,8 @@ pub(super) fn repeated_name(packed: &[u8]) -> Option<&[u8]> {
     }
     let mut sorted: Vec<&[u8]> = names().collect();
     sorted.sort_unstable();
-    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    sorted
+        .windows(2)
+        .find(|pair| pair[0] == pair[1])
+        .map(|pair| pair[0])
 }

@@ -104,7 +104,9 @@ fn exact_double(value: i64) -> Result<f64, ValueError> {
     let double = value as f64;
     // The largest integers are rounded to 2^63, which is not an `i64`.
     let is_same = double < -(i64::MIN as f64) && double as i64 == value;
-    is_same.then_some(double).ok_or_else(|| ValueError::new("an Int64 that is exactly a Double", value))
+    is_same
+        .then_some(double)
+        .ok_or_else(|| ValueError::new("an Int64 that is exactly a Double", value))
 }
 
 #[inline]
@@ -122,7 +124,9 @@ fn midnight(day: NaiveDate) -> Result<Ticks, ValueError> {
 fn day(time: Ticks) -> Result<NaiveDate, ValueError> {
     let naive = time.to_naive();
     let is_day = naive.time() == NaiveTime::MIN;
-    is_day.then(|| naive.date()).ok_or_else(|| ValueError::new("a day, as its midnight in UTC", time))
+    is_day
+        .then(|| naive.date())
+        .ok_or_else(|| ValueError::new("a day, as its midnight in UTC", time))
 }
 
 /// Returns the number of whole 100 ns intervals.
@@ -137,12 +141,16 @@ fn duration(intervals: i64) -> Result<Duration, ValueError> {
     let intervals = u64::try_from(intervals)
         .map_err(|_| ValueError::new("a duration that is not negative", intervals))?;
     let nanos = intervals % PER_SECOND.unsigned_abs() * 100;
-    Ok(Duration::new(intervals / PER_SECOND.unsigned_abs(), nanos as u32))
+    Ok(Duration::new(
+        intervals / PER_SECOND.unsigned_abs(),
+        nanos as u32,
+    ))
 }
 
 fn signed_intervals(delta: TimeDelta) -> Result<i64, ValueError> {
     let seconds = delta.num_seconds().checked_mul(PER_SECOND);
-    let intervals = seconds.and_then(|seconds| seconds.checked_add(i64::from(delta.subsec_nanos() / 100)));
+    let intervals =
+        seconds.and_then(|seconds| seconds.checked_add(i64::from(delta.subsec_nanos() / 100)));
     intervals.ok_or_else(|| ValueError::new(MAX_DURATION, delta))
 }
 
@@ -172,10 +180,14 @@ fn narrow<N, W: TryInto<N> + Copy + std::fmt::Display>(wide: W) -> Result<N, Val
 fn single(wide: f64) -> Result<f32, ValueError> {
     let narrow = wide as f32;
     let is_same = wide.is_nan() || f64::from(narrow) == wide;
-    is_same.then_some(narrow).ok_or_else(|| ValueError::new("a Double that is an f32", wide))
+    is_same
+        .then_some(narrow)
+        .ok_or_else(|| ValueError::new("a Double that is an f32", wide))
 }
 
 fn signed(value: u64) -> Result<i64, ValueError> {
     let expected = "at most 9223372036854775807 (store larger numbers with `#[entity(with = table_core::typed::Padded)]`)";
-    value.try_into().map_err(|_| ValueError::new(expected, value))
+    value
+        .try_into()
+        .map_err(|_| ValueError::new(expected, value))
 }

@@ -89,7 +89,11 @@ impl<'a> PropertySink<'a> {
     /// Creates a sink that appends a property with a new name: see [`Properties::push`].
     #[inline]
     pub const fn new(properties: &'a mut Properties, name: &'a str, encrypt: bool) -> Self {
-        Self { properties, name, encrypt }
+        Self {
+            properties,
+            name,
+            encrypt,
+        }
     }
 
     /// Stores the value.
@@ -110,7 +114,10 @@ pub(crate) fn written(
 
 impl<T: Property> Property for Option<T> {
     const TYPE: EdmType = {
-        assert!(!T::OPTIONAL, "an `Option` of an `Option` cannot be stored: both would be absent");
+        assert!(
+            !T::OPTIONAL,
+            "an `Option` of an `Option` cannot be stored: both would be absent"
+        );
         T::TYPE
     };
     const OPTIONAL: bool = true;

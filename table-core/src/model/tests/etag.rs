@@ -21,9 +21,13 @@ proptest! {
 /// Another spelling of the same number is another ETag, because ETags are compared exactly.
 #[test]
 fn only_the_canonical_spelling_is_a_version() {
-    for text in
-        ["W/\"v000000000000000A\"", "W/\"v+00000000000000a\"", "W/\"v00a\"", "\"v000000000000000a\"", "*"]
-    {
+    for text in [
+        "W/\"v000000000000000A\"",
+        "W/\"v+00000000000000a\"",
+        "W/\"v00a\"",
+        "\"v000000000000000a\"",
+        "*",
+    ] {
         assert_eq!(ETag::from(text).version(), None, "{text}");
     }
     assert_eq!(ETag::from("W/\"v000000000000000a\"").version(), Some(10));

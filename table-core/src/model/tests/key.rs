@@ -13,12 +13,17 @@ pub(super) fn text() -> impl Strategy<Value = String> {
         proptest::sample::select(vec!['\u{10000}', '\u{1F600}', '\u{10FFFF}']),
         any::<char>(),
     ];
-    let c = c.prop_filter("a character of keys", |c| !crate::model::key::is_forbidden(*c));
+    let c = c.prop_filter("a character of keys", |c| {
+        !crate::model::key::is_forbidden(*c)
+    });
     proptest::collection::vec(c, 0..6).prop_map(String::from_iter)
 }
 
 fn utf16(key: &Key) -> (Vec<u16>, Vec<u16>) {
-    (key.partition().encode_utf16().collect(), key.row().encode_utf16().collect())
+    (
+        key.partition().encode_utf16().collect(),
+        key.row().encode_utf16().collect(),
+    )
 }
 
 proptest! {
@@ -74,22 +79,38 @@ fn length_counts_utf16_units() {
         assert!(Key::new(&longest, &longest).is_ok(), "{text}");
         let error = Key::new("", longest + text).unwrap_err();
         assert!(error.is_limit_exceeded(), "{error}");
-        assert!(error.to_string().contains("UTF-16 units in the RowKey"), "{error}");
+        assert!(
+            error.to_string().contains("UTF-16 units in the RowKey"),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn errors_name_the_forbidden_character_and_its_position() {
     let error = Key::new("Sales", "a\tb").unwrap_err();
-    let ErrorKind::InvalidKey { key_name, text, reason } = error.kind() else { panic!("{error}") };
+    let ErrorKind::InvalidKey {
+        key_name,
+        text,
+        reason,
+    } = error.kind()
+    else {
+        panic!("{error}")
+    };
     assert_eq!(*key_name, "RowKey");
     assert_eq!(text.as_str(), "a\tb");
-    assert!(reason.contains("'\\t'") && reason.contains("byte 1"), "{reason}");
+    assert!(
+        reason.contains("'\\t'") && reason.contains("byte 1"),
+        "{reason}"
+    );
     assert!(Key::new("a\u{A0}b", "\u{80}").is_err());
     assert!(Key::new("a\u{A0}b", "").is_ok());
 }
 
 #[test]
 fn display_doubles_quotes() {
-    assert_eq!(Key::new("it's", "'").unwrap().to_string(), "('it''s', '''')");
+    assert_eq!(
+        Key::new("it's", "'").unwrap().to_string(),
+        "('it''s', '''')"
+    );
 }

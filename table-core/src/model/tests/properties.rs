@@ -66,7 +66,9 @@ impl Model {
             Step::SetPlain(n, value) => self.set_plain(name(n), value),
             Step::Put(n, value, mark) => self.put(name(n), value, mark),
             Step::Remove(n) => self.0.retain(|(found, ..)| *found != name(n)),
-            Step::Merge(patch) => patch.into_iter().for_each(|(n, value)| self.put(name(n), value, false)),
+            Step::Merge(patch) => patch
+                .into_iter()
+                .for_each(|(n, value)| self.put(name(n), value, false)),
             Step::RetainUnmarked => self.0.retain(|(.., mark)| !mark),
             Step::Clear => self.0.clear(),
         }
@@ -82,7 +84,9 @@ fn apply(properties: &mut Properties, step: Step) {
             let there = properties.find(&name(n)).is_some();
             assert_eq!(properties.remove(&name(n)), there);
         }
-        Step::Merge(patch) => properties.merge(&patch.into_iter().map(|(n, v)| (name(n), v)).collect()),
+        Step::Merge(patch) => {
+            properties.merge(&patch.into_iter().map(|(n, v)| (name(n), v)).collect())
+        }
         Step::RetainUnmarked => properties.retain(|p| !p.is_encrypted()),
         Step::Clear => properties.clear(),
     }
@@ -90,7 +94,11 @@ fn apply(properties: &mut Properties, step: Step) {
 
 /// Compares Doubles by their bits, so that NaN is included.
 fn comparable(value: ValueRef<'_>) -> String {
-    if let ValueRef::Double(v) = value { format!("{:x}", v.to_bits()) } else { format!("{value:?}") }
+    if let ValueRef::Double(v) = value {
+        format!("{:x}", v.to_bits())
+    } else {
+        format!("{value:?}")
+    }
 }
 
 proptest! {
@@ -147,9 +155,13 @@ proptest! {
 }
 
 fn readable_if_taken(bytes: &[u8]) {
-    let Ok(taken) = Properties::from_packed(bytes.to_vec()) else { return };
+    let Ok(taken) = Properties::from_packed(bytes.to_vec()) else {
+        return;
+    };
     let mut copy = Properties::new();
-    taken.iter().for_each(|p| copy.push(p.name(), p.value(), p.is_encrypted()));
+    taken
+        .iter()
+        .for_each(|p| copy.push(p.name(), p.value(), p.is_encrypted()));
     assert_eq!(copy.as_packed().len(), bytes.len());
     assert_eq!(copy.len(), taken.len());
     let _ = format!("{taken:?}");
@@ -171,8 +183,15 @@ fn marked_values_are_never_shown() {
     let mut properties = Properties::new();
     properties.set("Shown", "open");
     properties.set_encrypted("Hidden", "hunter2");
-    let shown = format!("{properties:?} {:?} {:?}", properties.find("Hidden"), properties.iter());
-    assert!(shown.contains("open") && shown.contains("Hidden"), "{shown}");
+    let shown = format!(
+        "{properties:?} {:?} {:?}",
+        properties.find("Hidden"),
+        properties.iter()
+    );
+    assert!(
+        shown.contains("open") && shown.contains("Hidden"),
+        "{shown}"
+    );
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
@@ -195,7 +214,11 @@ fn a_mark_belongs_to_the_name() {
     properties.put("A", ValueRef::Int32(4), false);
     assert!(marked(&properties));
     let entity = Entity::new("p", "r").unwrap();
-    assert!(marked(Entity::from_parts(entity.key().clone(), properties.clone()).with("A", 5).properties()));
+    assert!(marked(
+        Entity::from_parts(entity.key().clone(), properties.clone())
+            .with("A", 5)
+            .properties()
+    ));
     properties.set_plain("A", 6);
     assert!(!marked(&properties));
     properties.set_encrypted("A", 7);

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 fn packed(properties: &Properties, dictionary: &mut PropertyDictionary) -> Vec<u8> {
     let mut row = Vec::new();
-    let mut number =
-        |entry: &[u8]| Ok::<_, Infallible>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
+    let mut number = |entry: &[u8]| {
+        Ok::<_, Infallible>(dictionary.number(entry).or_else(|| dictionary.add(entry)))
+    };
     let mut rest = properties.as_packed();
     while PropertyDictionary::pack_next(&mut rest, &mut row, &mut number).unwrap() {}
     row
@@ -14,8 +15,13 @@ fn packed(properties: &Properties, dictionary: &mut PropertyDictionary) -> Vec<u
 
 fn unpacked(row: &[u8], dictionary: &PropertyDictionary) -> Option<Vec<u8>> {
     let mut out = PackBuffer::default();
-    let unpacked = dictionary.unpack(row, &mut out).map(|()| out.as_bytes().to_vec());
-    assert_eq!(dictionary.unpacked_len(row), unpacked.as_ref().map(Vec::len));
+    let unpacked = dictionary
+        .unpack(row, &mut out)
+        .map(|()| out.as_bytes().to_vec());
+    assert_eq!(
+        dictionary.unpacked_len(row),
+        unpacked.as_ref().map(Vec::len)
+    );
     unpacked
 }
 
@@ -67,15 +73,29 @@ proptest! {
 #[test]
 fn a_row_contains_numbers_instead_of_names() {
     let mut dictionary = PropertyDictionary::default();
-    let properties: Properties =
-        [("Delay", EdmValue::from(2)), ("Dest", EdmValue::from("IAH"))].into_iter().collect();
-    assert_eq!(packed(&properties, &mut dictionary), b"\x01\x02\0\0\0\x02\x03IAH");
+    let properties: Properties = [
+        ("Delay", EdmValue::from(2)),
+        ("Dest", EdmValue::from("IAH")),
+    ]
+    .into_iter()
+    .collect();
+    assert_eq!(
+        packed(&properties, &mut dictionary),
+        b"\x01\x02\0\0\0\x02\x03IAH"
+    );
 }
 
 #[test]
 fn invalid_entries_get_no_number() {
     let mut dictionary = PropertyDictionary::default();
-    for damaged in [&b""[..], b"\x07", b"\x07\x02\0a", b"\x08\x01\0a", b"\x07\x01\0ab", b"\x07\x01\0\xFF"] {
+    for damaged in [
+        &b""[..],
+        b"\x07",
+        b"\x07\x02\0a",
+        b"\x08\x01\0a",
+        b"\x07\x01\0ab",
+        b"\x07\x01\0\xFF",
+    ] {
         assert_eq!(dictionary.add(damaged), None);
     }
     assert_eq!(dictionary.add(b"\x87\x01\0a"), Some(1));

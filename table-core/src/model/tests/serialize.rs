@@ -5,7 +5,8 @@ use serde_json::{from_str, json, to_string, to_value};
 use uuid::Uuid;
 
 use crate::model::{
-    ETag, EdmType, EdmValue, Entity, Hour, IfMatch, Key, PartitionKey, Properties, Reverse, RowKey, Ticks,
+    ETag, EdmType, EdmValue, Entity, Hour, IfMatch, Key, PartitionKey, Properties, Reverse, RowKey,
+    Ticks,
 };
 
 /// Asserts the JSON of a value, and that JSON and a binary format give the value back.
@@ -26,19 +27,34 @@ fn values_have_the_forms_of_the_service() {
     assert_form(&time, &json!("2013-01-01T05:15:00.1234567Z"));
     assert_form(&Reverse(time), &json!("2013-01-01T05:15:00.1234567Z"));
     assert_form(&Hour::of(time), &json!("2013-01-01T05"));
-    assert_form(&ETag::from("W/\"datetime'x'\""), &json!("W/\"datetime'x'\""));
+    assert_form(
+        &ETag::from("W/\"datetime'x'\""),
+        &json!("W/\"datetime'x'\""),
+    );
     assert_form(&ETag::from_version(7), &json!("W/\"v0000000000000007\""));
     assert_form(&IfMatch::Any, &json!("*"));
     assert_form(&IfMatch::Exactly(ETag::from("W/\"1\"")), &json!("W/\"1\""));
     assert_form(&PartitionKey::new("Sales").unwrap(), &json!("Sales"));
     assert_form(&RowKey::new("1").unwrap(), &json!("1"));
-    assert_form(&Key::new("Sales", "1").unwrap(), &json!({"PartitionKey": "Sales", "RowKey": "1"}));
+    assert_form(
+        &Key::new("Sales", "1").unwrap(),
+        &json!({"PartitionKey": "Sales", "RowKey": "1"}),
+    );
     assert_form(&EdmType::Guid, &json!("Edm.Guid"));
     assert_form(&EdmValue::Int32(5), &json!(5));
     assert_form(&EdmValue::Double(1.5), &json!(1.5));
-    assert_form(&EdmValue::Double(1.0), &json!({"@odata.type": "Edm.Double", "value": 1.0}));
-    assert_form(&EdmValue::Int64(5), &json!({"@odata.type": "Edm.Int64", "value": "5"}));
-    assert_form(&EdmValue::Binary(vec![1, 2]), &json!({"@odata.type": "Edm.Binary", "value": "AQI="}));
+    assert_form(
+        &EdmValue::Double(1.0),
+        &json!({"@odata.type": "Edm.Double", "value": 1.0}),
+    );
+    assert_form(
+        &EdmValue::Int64(5),
+        &json!({"@odata.type": "Edm.Int64", "value": "5"}),
+    );
+    assert_form(
+        &EdmValue::Binary(vec![1, 2]),
+        &json!({"@odata.type": "Edm.Binary", "value": "AQI="}),
+    );
     assert_form(
         &EdmValue::DateTime(time),
         &json!({"@odata.type": "Edm.DateTime", "value": time.to_string()}),
@@ -47,13 +63,19 @@ fn values_have_the_forms_of_the_service() {
         &EdmValue::Guid(Uuid::nil()),
         &json!({"@odata.type": "Edm.Guid", "value": Uuid::nil().to_string()}),
     );
-    assert_form(&EdmValue::Double(f64::INFINITY), &json!({"@odata.type": "Edm.Double", "value": "Infinity"}));
+    assert_form(
+        &EdmValue::Double(f64::INFINITY),
+        &json!({"@odata.type": "Edm.Double", "value": "Infinity"}),
+    );
 }
 
 #[test]
 fn an_entity_keeps_version_time_and_marks() {
     let time: Ticks = "2013-01-01T05:15:00Z".parse().unwrap();
-    let entity = Entity::new("Sales", "1").unwrap().with("Age", 41).with_encrypted("Id", 7_i64);
+    let entity = Entity::new("Sales", "1")
+        .unwrap()
+        .with("Age", 41)
+        .with_encrypted("Id", 7_i64);
     let entity = entity.with_system(Some(ETag::from("W/\"1\"")), Some(time));
     assert_form(
         &entity,
@@ -74,9 +96,15 @@ fn the_json_of_other_clients_is_read() {
     let json = r#"{"odata.metadata": "https://x/$metadata#T/@Element", "RowKey": "1", "N": "5", "N@odata.type": "Edm.Int64",
         "Small": 5, "Big": 5000000000, "Price": 120.5, "Whole@odata.type": "Edm.Double", "Whole": 120, "None": null,
         "PartitionKey": "Sales", "None2@odata.type": "Edm.Guid", "None2": null}"#;
-    let expected =
-        Entity::new("Sales", "1").unwrap().with("N", 5_i64).with("Small", 5).with("Big", 5_000_000_000_i64);
-    assert_eq!(from_str::<Entity>(json).unwrap(), expected.with("Price", 120.5).with("Whole", 120.0));
+    let expected = Entity::new("Sales", "1")
+        .unwrap()
+        .with("N", 5_i64)
+        .with("Small", 5)
+        .with("Big", 5_000_000_000_i64);
+    assert_eq!(
+        from_str::<Entity>(json).unwrap(),
+        expected.with("Price", 120.5).with("Whole", 120.0)
+    );
 }
 
 #[test]
@@ -85,21 +113,44 @@ fn wrong_json_is_refused() {
     for (json, reason) in [
         (r#"{"RowKey": "1"}"#.to_owned(), "no PartitionKey"),
         (r#"{"PartitionKey": "p"}"#.to_owned(), "no RowKey"),
-        (r#"{"PartitionKey": "a/b", "RowKey": "r"}"#.to_owned(), "'/'"),
+        (
+            r#"{"PartitionKey": "a/b", "RowKey": "r"}"#.to_owned(),
+            "'/'",
+        ),
         (with(r#""A": 1, "A": 2"#), "\"A\" occurs twice"),
-        (with(r#""A": [1]"#), "expected null, a boolean, a number or text"),
-        (with(r#""A": 18446744073709551615"#), "\"A\": 18446744073709551615 does not fit"),
+        (
+            with(r#""A": [1]"#),
+            "expected null, a boolean, a number or text",
+        ),
+        (
+            with(r#""A": 18446744073709551615"#),
+            "\"A\": 18446744073709551615 does not fit",
+        ),
         (with(r#""A@odata.type": "Edm.Int128", "A": 1"#), "Edm.Int64"),
-        (with(r#""A@odata.type": "Edm.Int32", "A": 5000000000"#), "\"A\": expected the JSON of an Edm.Int32"),
-        (with(r#""A@odata.type": "Edm.Guid", "A": "secret""#), "\"A\": expected the JSON of an Edm.Guid"),
-        (with(r#""A@odata.type": "Edm.Double", "A": 9007199254740993"#), "Edm.Double"),
+        (
+            with(r#""A@odata.type": "Edm.Int32", "A": 5000000000"#),
+            "\"A\": expected the JSON of an Edm.Int32",
+        ),
+        (
+            with(r#""A@odata.type": "Edm.Guid", "A": "secret""#),
+            "\"A\": expected the JSON of an Edm.Guid",
+        ),
+        (
+            with(r#""A@odata.type": "Edm.Double", "A": 9007199254740993"#),
+            "Edm.Double",
+        ),
     ] {
         let error = from_str::<Entity>(&json).unwrap_err().to_string();
         assert!(error.contains(reason), "{json}: {error}");
         assert!(!error.contains("secret"), "{error}");
     }
     let reserved = Entity::new("p", "r").unwrap().with("odata.etag", "x");
-    assert!(to_string(&reserved).unwrap_err().to_string().contains("odata.etag"));
+    assert!(
+        to_string(&reserved)
+            .unwrap_err()
+            .to_string()
+            .contains("odata.etag")
+    );
     assert!(from_str::<EdmValue>("null").is_err());
     assert!(from_str::<Key>(r#"{"PartitionKey": "p", "RowKey": "r", "Age": 1}"#).is_err());
     assert!(from_str::<Ticks>("\"yesterday\"").is_err());
@@ -116,7 +167,12 @@ fn a_struct_with_an_etag_derives_both_traits() {
         others: Properties,
     }
     let others = [("Age", 41)].into_iter().collect();
-    let employee = Employee { id: 7, hired: Ticks::MIN, etag: Some(ETag::from_version(1)), others };
+    let employee = Employee {
+        id: 7,
+        hired: Ticks::MIN,
+        etag: Some(ETag::from_version(1)),
+        others,
+    };
     assert_form(
         &employee,
         &json!({"id": 7, "hired": "0001-01-01T00:00:00.0000000Z", "etag": "W/\"v0000000000000001\"", "others": {"Age": 41}}),
@@ -128,7 +184,9 @@ fn values() -> impl Strategy<Value = EdmValue> {
         any::<Vec<u8>>().prop_map(EdmValue::Binary),
         any::<bool>().prop_map(EdmValue::Boolean),
         (0..=Ticks::MAX.get()).prop_map(|t| EdmValue::DateTime(Ticks::new(t).unwrap())),
-        any::<f64>().prop_filter("NaN differs from itself", |v| !v.is_nan()).prop_map(EdmValue::Double),
+        any::<f64>()
+            .prop_filter("NaN differs from itself", |v| !v.is_nan())
+            .prop_map(EdmValue::Double),
         any::<u128>().prop_map(|v| EdmValue::Guid(Uuid::from_u128(v))),
         any::<i32>().prop_map(EdmValue::Int32),
         any::<i64>().prop_map(EdmValue::Int64),

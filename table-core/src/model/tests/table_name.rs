@@ -8,9 +8,14 @@ fn names_follow_the_services_rules() {
         assert!(TableName::new(name).is_ok(), "{name}");
     }
     let too_long = "a".repeat(64);
-    for name in ["", "ab", "1ab", "a-b", "a_b", "a b", "äbc", "tables", "Tables", &too_long] {
+    for name in [
+        "", "ab", "1ab", "a-b", "a_b", "a b", "äbc", "tables", "Tables", &too_long,
+    ] {
         let error = TableName::new(name).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::InvalidName { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::InvalidName { .. }),
+            "{error}"
+        );
         assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
     }
 }

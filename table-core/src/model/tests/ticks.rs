@@ -30,7 +30,10 @@ proptest! {
 /// The values of .NET's `DateTime`: `MaxValue.Ticks`, and `new DateTime(2013, 1, 1).Ticks`.
 #[test]
 fn ticks_equal_those_of_dotnet() {
-    let new_year = NaiveDate::from_ymd_opt(2013, 1, 1).unwrap().and_hms_opt(0, 0, 0).unwrap();
+    let new_year = NaiveDate::from_ymd_opt(2013, 1, 1)
+        .unwrap()
+        .and_hms_opt(0, 0, 0)
+        .unwrap();
     assert_eq!(Ticks::from(new_year).get(), 634_925_952_000_000_000);
     assert_eq!(Ticks::from(new_year).inverted(), 2_520_453_023_999_999_999);
     assert_eq!(Ticks::MAX.to_string(), "9999-12-31T23:59:59.9999999Z");

@@ -10,11 +10,18 @@ fn bounds(filter: &str) -> KeyBounds {
 }
 
 fn range(from: Bound<&str>, to: Bound<&str>) -> Range {
-    Range { from: from.map(str::to_owned), to: to.map(str::to_owned) }
+    Range {
+        from: from.map(str::to_owned),
+        to: to.map(str::to_owned),
+    }
 }
 
 fn edge() -> impl Strategy<Value = Bound<String>> {
-    prop_oneof![key_text().prop_map(Included), key_text().prop_map(Excluded), Just(Unbounded)]
+    prop_oneof![
+        key_text().prop_map(Included),
+        key_text().prop_map(Excluded),
+        Just(Unbounded)
+    ]
 }
 
 proptest! {
@@ -44,8 +51,9 @@ proptest! {
 
 #[test]
 fn conjunctions_intersect() {
-    let found =
-        bounds("PartitionKey eq 'p' and RowKey ge 'a' and A eq 1 and RowKey lt 'c' and RowKey gt 'a'");
+    let found = bounds(
+        "PartitionKey eq 'p' and RowKey ge 'a' and A eq 1 and RowKey lt 'c' and RowKey gt 'a'",
+    );
     assert_eq!(found.partition, Range::single("p"));
     assert_eq!(found.row, range(Excluded("a"), Excluded("c")));
 }
@@ -60,9 +68,15 @@ fn an_or_gives_the_range_around_both_sides() {
 
 #[test]
 fn not_negates_the_comparison_of_a_key() {
-    assert_eq!(bounds("not (RowKey lt 'b')").row, range(Included("b"), Unbounded));
+    assert_eq!(
+        bounds("not (RowKey lt 'b')").row,
+        range(Included("b"), Unbounded)
+    );
     assert_eq!(bounds("not (RowKey ne 'b')").row, Range::single("b"));
-    assert_eq!(bounds("not (RowKey lt 'b' or RowKey ge 'c')").row, range(Included("b"), Excluded("c")));
+    assert_eq!(
+        bounds("not (RowKey lt 'b' or RowKey ge 'c')").row,
+        range(Included("b"), Excluded("c"))
+    );
     assert_eq!(bounds("not (A lt 'b')"), KeyBounds::ALL);
     assert_eq!(bounds("not (RowKey lt 1)"), KeyBounds::ALL);
 }
@@ -72,13 +86,22 @@ fn contradictions_are_empty() {
     assert!(bounds("RowKey eq 'a' and RowKey eq 'b'").is_empty());
     assert!(bounds("PartitionKey gt 'a' and PartitionKey lt 'a'").is_empty());
     assert!(bounds("RowKey eq 'a\0'").is_empty());
-    assert_eq!(bounds("(RowKey lt 'a' and RowKey gt 'b') or RowKey eq 'x'").row, Range::single("x"));
+    assert_eq!(
+        bounds("(RowKey lt 'a' and RowKey gt 'b') or RowKey eq 'x'").row,
+        Range::single("x")
+    );
 }
 
 #[test]
 fn a_bound_with_a_zero_character_is_cut() {
-    assert_eq!(bounds("RowKey lt 'a\0b'").row, range(Unbounded, Included("a")));
-    assert_eq!(bounds("RowKey ge 'a\0b'").row, range(Excluded("a"), Unbounded));
+    assert_eq!(
+        bounds("RowKey lt 'a\0b'").row,
+        range(Unbounded, Included("a"))
+    );
+    assert_eq!(
+        bounds("RowKey ge 'a\0b'").row,
+        range(Excluded("a"), Unbounded)
+    );
 }
 
 #[test]

@@ -5,7 +5,14 @@ use crate::query::{Comparison, Filter};
 
 use Comparison::*;
 
-const ALL: [Comparison; 6] = [Equal, NotEqual, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual];
+const ALL: [Comparison; 6] = [
+    Equal,
+    NotEqual,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+];
 
 fn entity() -> Entity {
     let time = "2013-01-01T05:15:00.1234567Z".parse::<Ticks>().unwrap();
@@ -17,7 +24,10 @@ fn entity() -> Entity {
         .with("String", "b")
         .with("Boolean", true)
         .with("DateTime", time)
-        .with("Guid", Uuid::from_u128(0x0100_0000_0000_0000_0000_0000_0000_0000))
+        .with(
+            "Guid",
+            Uuid::from_u128(0x0100_0000_0000_0000_0000_0000_0000_0000),
+        )
         .with("Binary", vec![1, 2])
         .with("NaN", f64::NAN)
         .with_system(None, Some(time))
@@ -50,8 +60,14 @@ fn values_of_the_same_type_compare_by_value() {
     assert_eq!(holding("String", "ba"), BELOW);
     assert_eq!(holding("String", "B"), ABOVE);
     assert_eq!(holding("Boolean", true), SAME);
-    assert_eq!(holding("DateTime", time("2013-01-01T05:15:00.1234568Z")), BELOW);
-    assert_eq!(holding("DateTime", time("2013-01-01T05:15:00.1234567Z")), SAME);
+    assert_eq!(
+        holding("DateTime", time("2013-01-01T05:15:00.1234568Z")),
+        BELOW
+    );
+    assert_eq!(
+        holding("DateTime", time("2013-01-01T05:15:00.1234567Z")),
+        SAME
+    );
     assert_eq!(holding("Guid", guid(0x0100)), SAME);
     assert_eq!(holding("Binary", vec![1, 2]), SAME);
 }
@@ -68,10 +84,18 @@ fn assumed_order_of_boolean_guid_and_binary() {
 
 #[test]
 fn text_compares_by_utf16_code_unit() {
-    let entity = Entity::new("\u{1F600}", "").unwrap().with("Text", "\u{1F600}");
+    let entity = Entity::new("\u{1F600}", "")
+        .unwrap()
+        .with("Text", "\u{1F600}");
     for property in ["PartitionKey", "Text"] {
-        assert!(Filter::lt(property, "\u{E000}").matches(&entity), "{property}");
-        assert!(Filter::gt(property, "\u{D7FF}").matches(&entity), "{property}");
+        assert!(
+            Filter::lt(property, "\u{E000}").matches(&entity),
+            "{property}"
+        );
+        assert!(
+            Filter::gt(property, "\u{D7FF}").matches(&entity),
+            "{property}"
+        );
     }
 }
 

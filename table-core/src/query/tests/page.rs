@@ -12,17 +12,25 @@ fn table(name: &str) -> TableName {
 }
 
 fn query() -> Query {
-    Query::new().with_filter(Filter::eq("A", 1)).with_select(Select::new(["A", "B"]))
+    Query::new()
+        .with_filter(Filter::eq("A", 1))
+        .with_select(Select::new(["A", "B"]))
 }
 
 fn position() -> Position {
-    Position { first: "p".to_owned(), second: Some("r".to_owned()) }
+    Position {
+        first: "p".to_owned(),
+        second: Some("r".to_owned()),
+    }
 }
 
 #[track_caller]
 fn refused(result: crate::Result<impl std::fmt::Debug>) {
     let error = result.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::InvalidContinuation(_)),
+        "{error}"
+    );
 }
 
 proptest! {
@@ -68,7 +76,8 @@ fn invalid_text_is_refused() {
 #[test]
 fn another_version_is_refused() {
     // The first character has the first 6 bits of the version: this sets them to 0b101.
-    let text = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position()).to_string();
+    let text =
+        Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position()).to_string();
     assert!(text.starts_with("AQ") || text.starts_with("AR"), "{text}");
     refused(format!("B{}", &text[1..]).parse::<Continuation>());
 }
@@ -95,7 +104,9 @@ fn a_continuation_belongs_to_its_table_filter_and_projection() {
 fn the_page_size_may_change_and_the_case_of_the_table() {
     let continuation = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position());
     assert_eq!(
-        continuation.position(&AZURE_TABLES, &table("flights"), &query().with_top(3)).unwrap(),
+        continuation
+            .position(&AZURE_TABLES, &table("flights"), &query().with_top(3))
+            .unwrap(),
         &position()
     );
 }
@@ -104,14 +115,22 @@ fn the_page_size_may_change_and_the_case_of_the_table() {
 fn the_case_of_the_table_counts_if_the_service_distinguishes_it() {
     let cosmos = ServiceProfile::COSMOS_TABLE;
     let continuation = Continuation::new(&cosmos, &table("Flights"), &query(), position());
-    assert_eq!(continuation.position(&cosmos, &table("Flights"), &query()).unwrap(), &position());
+    assert_eq!(
+        continuation
+            .position(&cosmos, &table("Flights"), &query())
+            .unwrap(),
+        &position()
+    );
     refused(continuation.position(&cosmos, &table("flights"), &query()));
 }
 
 #[test]
 fn a_listing_belongs_to_its_prefix() {
     let continuation = Continuation::of_tables(Some("log"), position());
-    assert_eq!(continuation.tables_position(Some("log")).unwrap(), &position());
+    assert_eq!(
+        continuation.tables_position(Some("log")).unwrap(),
+        &position()
+    );
     refused(continuation.tables_position(Some("l")));
     refused(continuation.tables_position(None));
     refused(continuation.position(&AZURE_TABLES, &table("log"), &Query::new()));

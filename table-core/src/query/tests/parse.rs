@@ -14,7 +14,9 @@ fn parse(text: &str) -> Filter {
 #[track_caller]
 fn refused(text: &str, at: usize, part: &str) {
     let error = text.parse::<Filter>().expect_err(text);
-    let ErrorKind::InvalidFilter { position, reason } = error.kind() else { panic!("{error}") };
+    let ErrorKind::InvalidFilter { position, reason } = error.kind() else {
+        panic!("{error}")
+    };
     assert_eq!(*position, at, "{text}: {reason}");
     assert!(reason.contains(part), "{text}: {reason}");
 }
@@ -53,9 +55,18 @@ proptest! {
 #[test]
 fn and_binds_tighter_than_or_and_both_group_to_the_left() {
     let [a, b, c] = ["a", "b", "c"].map(|name| Filter::eq(name, 1));
-    assert_eq!(parse("a eq 1 or b eq 1 and c eq 1"), a.clone().or(b.clone().and(c.clone())));
-    assert_eq!(parse("(a eq 1 or b eq 1) and c eq 1"), a.clone().or(b.clone()).and(c.clone()));
-    assert_eq!(parse("a eq 1 and b eq 1 and c eq 1"), a.clone().and(b.clone()).and(c.clone()));
+    assert_eq!(
+        parse("a eq 1 or b eq 1 and c eq 1"),
+        a.clone().or(b.clone().and(c.clone()))
+    );
+    assert_eq!(
+        parse("(a eq 1 or b eq 1) and c eq 1"),
+        a.clone().or(b.clone()).and(c.clone())
+    );
+    assert_eq!(
+        parse("a eq 1 and b eq 1 and c eq 1"),
+        a.clone().and(b.clone()).and(c.clone())
+    );
     assert_eq!(parse("not a eq 1 and b eq 1"), (!a.clone()).and(b.clone()));
     assert_eq!(parse("not(a eq 1)and(b eq 1)"), (!a.clone()).and(b.clone()));
     assert_eq!(parse("not not (a eq 1 or b eq 1)"), !(!a.or(b)));
@@ -75,7 +86,9 @@ fn a_literal_on_the_left_mirrors_the_operator() {
 fn every_literal() {
     let value = |text: &str| {
         let filter = parse(&format!("a eq {text}"));
-        let FilterNode::Compare { value, .. } = filter.node() else { panic!("{filter}") };
+        let FilterNode::Compare { value, .. } = filter.node() else {
+            panic!("{filter}")
+        };
         value.clone()
     };
     let guid = "c9da6455-213d-42c9-9a79-3e9149a57833";
@@ -93,7 +106,10 @@ fn every_literal() {
     assert_eq!(value("-INF"), EdmValue::Double(f64::NEG_INFINITY));
     assert_eq!(value("true"), EdmValue::Boolean(true));
     assert_eq!(value("false"), EdmValue::Boolean(false));
-    assert_eq!(value(&format!("guid'{guid}'")), EdmValue::Guid(Uuid::try_parse(guid).unwrap()));
+    assert_eq!(
+        value(&format!("guid'{guid}'")),
+        EdmValue::Guid(Uuid::try_parse(guid).unwrap())
+    );
     assert_eq!(value("X'0aFF'"), EdmValue::Binary(vec![0x0A, 0xFF]));
     assert_eq!(value("binary''"), EdmValue::Binary(Vec::new()));
 }
@@ -105,14 +121,25 @@ fn date_times_with_and_without_seconds_decimals_and_zone() {
         ("2013-01-01T05:15", "2013-01-01T05:15:00Z"),
         ("2013-01-01T05:15:30", "2013-01-01T05:15:30Z"),
         ("2013-01-01T05:15:30.5", "2013-01-01T05:15:30.5Z"),
-        ("2013-01-01T05:15:30.1234567Z", "2013-01-01T05:15:30.1234567Z"),
+        (
+            "2013-01-01T05:15:30.1234567Z",
+            "2013-01-01T05:15:30.1234567Z",
+        ),
         ("2013-01-01T05:15:30-05:00", "2013-01-01T10:15:30Z"),
     ] {
-        assert_eq!(parse(&format!("a eq datetime'{literal}'")), expected(utc), "{literal}");
+        assert_eq!(
+            parse(&format!("a eq datetime'{literal}'")),
+            expected(utc),
+            "{literal}"
+        );
     }
-    for wrong in
-        ["", "2013-01-01", "2013-01-01 05:15:00Z", "2013-02-30T00:00:00Z", "2013-01-01T05:15:30.12345678Z"]
-    {
+    for wrong in [
+        "",
+        "2013-01-01",
+        "2013-01-01 05:15:00Z",
+        "2013-02-30T00:00:00Z",
+        "2013-01-01T05:15:30.12345678Z",
+    ] {
         refused(&format!("a eq datetime'{wrong}'"), 5, "is not a DateTime");
     }
 }
@@ -120,18 +147,35 @@ fn date_times_with_and_without_seconds_decimals_and_zone() {
 #[test]
 fn a_property_alone_is_a_boolean() {
     assert_eq!(parse("IsActive"), Filter::eq("IsActive", true));
-    let (every, none) = (Filter::ge("PartitionKey", ""), Filter::lt("PartitionKey", ""));
+    let (every, none) = (
+        Filter::ge("PartitionKey", ""),
+        Filter::lt("PartitionKey", ""),
+    );
     assert_eq!(parse("true"), every);
-    assert_eq!(parse("(true and a eq 1) or not (false)"), every.and(Filter::eq("a", 1)).or(!none));
-    assert_eq!(parse("not IsActive and (b)"), (!Filter::eq("IsActive", true)).and(Filter::eq("b", true)));
+    assert_eq!(
+        parse("(true and a eq 1) or not (false)"),
+        every.and(Filter::eq("a", 1)).or(!none)
+    );
+    assert_eq!(
+        parse("not IsActive and (b)"),
+        (!Filter::eq("IsActive", true)).and(Filter::eq("b", true))
+    );
 }
 
 #[test]
 fn errors_have_the_right_position() {
-    refused("", 0, "expected a property, a literal, 'not' or '(', found the end");
+    refused(
+        "",
+        0,
+        "expected a property, a literal, 'not' or '(', found the end",
+    );
     refused("a eq", 4, "expected a property or a literal, found the end");
     refused("a EQ 1", 2, "expected an operator");
-    refused("a eq 1 AND b eq 2", 7, "expected 'and', 'or' or the end, found 'AND'");
+    refused(
+        "a eq 1 AND b eq 2",
+        7,
+        "expected 'and', 'or' or the end, found 'AND'",
+    );
     refused("(a eq 1", 7, "expected ')', found the end");
     refused("a eq 1)", 6, "found ')'");
     refused("\u{1F600}a eq 1", 0, "unexpected character");
@@ -141,7 +185,11 @@ fn errors_have_the_right_position() {
     refused("1 eq 1", 5, "a property on one side");
     refused("and eq 1", 0, "found 'and'");
     refused("a eq null", 5, "there is no null");
-    refused("startswith(a, 'x')", 10, "no functions such as 'startswith'");
+    refused(
+        "startswith(a, 'x')",
+        10,
+        "no functions such as 'startswith'",
+    );
     refused("5", 1, "expected an operator");
 }
 
@@ -156,16 +204,31 @@ fn errors_of_literals_show_the_right_form() {
     refused("a eq 1e5.5", 5, "is not a number");
     refused("a eq X'0'", 5, "pairs");
     refused("a eq X'+1'", 5, "pairs");
-    refused("a eq guid'c9da6455213d42c99a793e9149a57833'", 5, "8-4-4-4-12");
-    refused("a eq Datetime'2013-01-01T00:00:00Z'", 5, "unknown literal type 'Datetime'");
+    refused(
+        "a eq guid'c9da6455213d42c99a793e9149a57833'",
+        5,
+        "8-4-4-4-12",
+    );
+    refused(
+        "a eq Datetime'2013-01-01T00:00:00Z'",
+        5,
+        "unknown literal type 'Datetime'",
+    );
 }
 
 #[test]
 fn excessive_nesting_and_length_are_refused() {
     refused(&"(".repeat(100_000), 100, "parentheses");
     refused(&"not ".repeat(100_000), 404, "parentheses");
-    refused(&vec!["a"; 100_000].join(" or "), 5000, "more than 1000 comparisons");
-    assert_eq!(parse(&format!("{}a{}", "(".repeat(100), ")".repeat(100))), Filter::eq("a", true));
+    refused(
+        &vec!["a"; 100_000].join(" or "),
+        5000,
+        "more than 1000 comparisons",
+    );
+    assert_eq!(
+        parse(&format!("{}a{}", "(".repeat(100), ")".repeat(100))),
+        Filter::eq("a", true)
+    );
     let deepest = parse(&format!("{}a", "not ".repeat(100)));
     assert_eq!(parse(&deepest.to_string()), deepest);
     assert_eq!(parse(&vec!["a"; 1000].join(" and ")).comparisons(), 1000);
@@ -175,7 +238,10 @@ fn excessive_nesting_and_length_are_refused() {
 fn names_that_would_change_the_filters_meaning_are_refused() {
     assert!(Filter::eq("\u{C9}t\u{E9}_1", 1).check_names().is_ok());
     for name in ["", "a eq 1 or b", "1a", "not", "eq", "INF", "a-b"] {
-        let error = Filter::eq("a", 1).and(Filter::eq(name, 1)).check_names().unwrap_err();
+        let error = Filter::eq("a", 1)
+            .and(Filter::eq(name, 1))
+            .check_names()
+            .unwrap_err();
         assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
     }
 }
@@ -209,9 +275,13 @@ fn an_extremely_deep_filter_does_not_overflow_the_stack() {
         let nots = (0..10_000).fold(leaf(), |filter, _| !filter);
         let zigzag = (0..50_000).fold(leaf(), |filter, _| !filter.or(leaf()).and(leaf()));
         let entity = Entity::new("p", "r").unwrap().with("A", 1);
-        for (filter, holds) in
-            [(ors, true), (from_the_right, true), (ands, true), (nots, true), (zigzag, false)]
-        {
+        for (filter, holds) in [
+            (ors, true),
+            (from_the_right, true),
+            (ands, true),
+            (nots, true),
+            (zigzag, false),
+        ] {
             let copy = filter.clone();
             assert!(copy == filter && filter != leaf());
             assert!(filter.check_size().is_err() && filter.check_names().is_ok());
@@ -226,5 +296,10 @@ fn an_extremely_deep_filter_does_not_overflow_the_stack() {
             assert!(checked.unwrap_err().is_limit_exceeded());
         }
     };
-    std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .stack_size(256 << 10)
+        .spawn(run)
+        .unwrap()
+        .join()
+        .unwrap();
 }

@@ -11,14 +11,20 @@ fn query(filter: &str) -> Query {
 /// Returns the keys that `query` finds, in the order of a store's result.
 fn answer(query: &Query, entities: &[Entity]) -> Vec<Key> {
     let matches = |e: &&Entity| query.filter.as_ref().is_none_or(|f| f.matches(e));
-    entities.iter().filter(matches).map(|e| e.key().clone()).collect()
+    entities
+        .iter()
+        .filter(matches)
+        .map(|e| e.key().clone())
+        .collect()
 }
 
 fn answer_of_plan(plan: &Plan, entities: &[Entity]) -> Vec<Key> {
     match plan {
-        Plan::Points(keys) => {
-            keys.iter().filter(|k| entities.iter().any(|e| e.key() == *k)).cloned().collect()
-        }
+        Plan::Points(keys) => keys
+            .iter()
+            .filter(|k| entities.iter().any(|e| e.key() == *k))
+            .cloned()
+            .collect(),
         Plan::Ranges(queries) => queries.iter().flat_map(|q| answer(q, entities)).collect(),
     }
 }
@@ -71,7 +77,10 @@ fn an_or_of_row_keys_is_point_reads() {
         "PartitionKey eq 'S' and (RowKey eq '322' or RowKey eq '121' or RowKey eq '322')",
         &[("S", "121"), ("S", "322")],
     );
-    points("PartitionKey eq 'S' and RowKey gt 'b' and (RowKey eq 'a' or RowKey eq 'c')", &[("S", "c")]);
+    points(
+        "PartitionKey eq 'S' and RowKey gt 'b' and (RowKey eq 'a' or RowKey eq 'c')",
+        &[("S", "c")],
+    );
 }
 
 #[test]
@@ -95,7 +104,10 @@ fn an_or_of_ranges_becomes_disjoint_queries() {
 fn an_or_of_partitions_is_partition_scans() {
     ranges(
         "(PartitionKey eq 'b' or PartitionKey eq 'a') and A gt 1",
-        &["PartitionKey eq 'a' and A gt 1", "PartitionKey eq 'b' and A gt 1"],
+        &[
+            "PartitionKey eq 'a' and A gt 1",
+            "PartitionKey eq 'b' and A gt 1",
+        ],
     );
 }
 
@@ -104,7 +116,10 @@ fn rows_of_several_partitions_stay_in_one_query() {
     // Two queries would return the rows of one range in every partition before those of the other.
     ranges(
         "PartitionKey lt 'b' and (RowKey eq '1' or RowKey eq '3') or PartitionKey eq 'c'",
-        &["PartitionKey lt 'b' and (RowKey eq '1' or RowKey eq '3')", "PartitionKey eq 'c'"],
+        &[
+            "PartitionKey lt 'b' and (RowKey eq '1' or RowKey eq '3')",
+            "PartitionKey eq 'c'",
+        ],
     );
 }
 
@@ -122,9 +137,15 @@ fn other_conditions_are_kept_with_their_keys() {
 #[test]
 fn a_contradiction_needs_no_request() {
     points("PartitionKey eq 'a' and PartitionKey eq 'b'", &[]);
-    points("PartitionKey eq 'a' and (RowKey eq 'x/y' or RowKey eq 'z?')", &[]);
+    points(
+        "PartitionKey eq 'a' and (RowKey eq 'x/y' or RowKey eq 'z?')",
+        &[],
+    );
     assert_eq!(
-        query("PartitionKey eq 'a' and PartitionKey eq 'b'").cheaper_plan().unwrap().to_string(),
+        query("PartitionKey eq 'a' and PartitionKey eq 'b'")
+            .cheaper_plan()
+            .unwrap()
+            .to_string(),
         "no request, as nothing can match"
     );
 }
@@ -133,8 +154,14 @@ fn a_contradiction_needs_no_request() {
 fn projection_and_top_are_kept() {
     let mut asked = query("PartitionKey eq 'S' and (RowKey lt '1' or RowKey gt '2')").with_top(7);
     asked.select = Some(crate::query::Select::new(["A"]));
-    let Some(Plan::Ranges(parts)) = asked.cheaper_plan() else { panic!("two ranges") };
-    assert!(parts.iter().all(|part| part.top == Some(7) && part.select == asked.select));
+    let Some(Plan::Ranges(parts)) = asked.cheaper_plan() else {
+        panic!("two ranges")
+    };
+    assert!(
+        parts
+            .iter()
+            .all(|part| part.top == Some(7) && part.select == asked.select)
+    );
 }
 
 #[test]
@@ -155,7 +182,8 @@ fn without_a_cheaper_way_there_is_no_plan() {
 
 #[test]
 fn overlapping_partitions_give_no_plan() {
-    let filter = "PartitionKey eq 'b' and RowKey eq '1' or PartitionKey lt 'c' and PartitionKey gt 'a'";
+    let filter =
+        "PartitionKey eq 'b' and RowKey eq '1' or PartitionKey lt 'c' and PartitionKey gt 'a'";
     assert_eq!(query(filter).access_path(), AccessPath::TableScan);
     assert_eq!(query(filter).cheaper_plan(), None);
 }
@@ -172,7 +200,10 @@ fn too_many_parts_give_no_plan() {
 
 #[test]
 fn a_plan_that_the_service_refuses_is_not_returned() {
-    let beside = (0..12).map(|n| Filter::ne("A", n)).reduce(Filter::and).unwrap();
+    let beside = (0..12)
+        .map(|n| Filter::ne("A", n))
+        .reduce(Filter::and)
+        .unwrap();
     let keys = query("PartitionKey eq 'S' and (RowKey eq 'a' or RowKey gt 'a')");
     assert!(keys.cheaper_plan().is_some());
     assert_eq!(keys.with_filter(beside).cheaper_plan(), None);
@@ -185,5 +216,8 @@ fn advice_lists_the_first_parts() {
             .cheaper_plan()
             .unwrap();
     assert_eq!(plan.requests(), 4);
-    assert_eq!(plan.to_string(), "4 point reads: ('S', '1'); ('S', '2'); ('S', '3'); and 1 more");
+    assert_eq!(
+        plan.to_string(),
+        "4 point reads: ('S', '1'); ('S', '2'); ('S', '3'); and 1 more"
+    );
 }

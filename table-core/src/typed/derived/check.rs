@@ -70,12 +70,18 @@ pub const fn prefixed<const N: usize>(
     texts: &'static [u8],
     group: &[PropertySchema],
 ) -> [PropertySchema; N] {
-    let Ok(mut rest) = std::str::from_utf8(texts) else { panic!("names are text") };
+    let Ok(mut rest) = std::str::from_utf8(texts) else {
+        panic!("names are text")
+    };
     let (mut all, mut i) = ([EMPTY; N], 0);
     while i < N {
         let (name, behind) = rest.split_at(prefix.len() + group[i].name.len());
         let (alias_prefix, behind) = behind.split_at(prefix.len() + group[i].alias_prefix.len());
-        all[i] = PropertySchema { name, alias_prefix, ..group[i] };
+        all[i] = PropertySchema {
+            name,
+            alias_prefix,
+            ..group[i]
+        };
         (rest, i) = (behind, i + 1);
     }
     all
@@ -88,8 +94,16 @@ pub const fn are_distinct(names: &[&str], flattened: &[PropertySchema]) -> bool 
     let has_aliases = has_aliases(flattened);
     let mut i = 0;
     while i < names.len() + flattened.len() {
-        let name = if i < names.len() { names[i] } else { flattened[i - names.len()].name };
-        let aliases = if has_aliases { count_aliases(flattened, NamePieces::of(name)) } else { 0 };
+        let name = if i < names.len() {
+            names[i]
+        } else {
+            flattened[i - names.len()].name
+        };
+        let aliases = if has_aliases {
+            count_aliases(flattened, NamePieces::of(name))
+        } else {
+            0
+        };
         if count_names(names, flattened, name) + aliases > 1 {
             return false;
         }
@@ -123,7 +137,12 @@ pub const fn are_parts_free(whole: &str, names: &[&str], flattened: &[PropertySc
     }
     let mut i = 0;
     while i < flattened.len() {
-        let PropertySchema { name, aliases, alias_prefix, .. } = flattened[i];
+        let PropertySchema {
+            name,
+            aliases,
+            alias_prefix,
+            ..
+        } = flattened[i];
         if is_part(NamePieces::of(name), whole) {
             return false;
         }
@@ -153,7 +172,11 @@ const fn has_aliases(properties: &[PropertySchema]) -> bool {
 const fn are_aliases_distinct(properties: &[PropertySchema]) -> bool {
     let mut i = 0;
     while i < properties.len() {
-        let PropertySchema { aliases, alias_prefix, .. } = properties[i];
+        let PropertySchema {
+            aliases,
+            alias_prefix,
+            ..
+        } = properties[i];
         let mut alias = 0;
         while alias < aliases.len() {
             if count_aliases(properties, NamePieces(alias_prefix, aliases[alias])) > 1 {
@@ -185,7 +208,11 @@ const fn count_names(names: &[&str], properties: &[PropertySchema], name: &str) 
 const fn count_aliases(properties: &[PropertySchema], name: NamePieces<'_>) -> usize {
     let (mut i, mut count) = (0, 0);
     while i < properties.len() {
-        let PropertySchema { aliases, alias_prefix, .. } = properties[i];
+        let PropertySchema {
+            aliases,
+            alias_prefix,
+            ..
+        } = properties[i];
         let mut alias = 0;
         while alias < aliases.len() {
             count += NamePieces(alias_prefix, aliases[alias]).equals(name) as usize;
@@ -199,7 +226,10 @@ const fn count_aliases(properties: &[PropertySchema], name: NamePieces<'_>) -> u
 /// A property name in two pieces: the prefix of a flattened group, which may be empty, and a name or alias in the group.
 /// Constant functions cannot join texts of any length.
 #[derive(Clone, Copy)]
-pub(in crate::typed) struct NamePieces<'a>(pub(in crate::typed) &'a str, pub(in crate::typed) &'a str);
+pub(in crate::typed) struct NamePieces<'a>(
+    pub(in crate::typed) &'a str,
+    pub(in crate::typed) &'a str,
+);
 
 impl<'a> NamePieces<'a> {
     /// Creates a name without a prefix.
@@ -214,7 +244,11 @@ impl<'a> NamePieces<'a> {
 
     pub(in crate::typed) const fn byte(self, at: usize) -> u8 {
         let first = self.0.as_bytes();
-        if at < first.len() { first[at] } else { self.1.as_bytes()[at - first.len()] }
+        if at < first.len() {
+            first[at]
+        } else {
+            self.1.as_bytes()[at - first.len()]
+        }
     }
 
     const fn equals(self, other: Self) -> bool {
@@ -282,7 +316,11 @@ const fn compare(property: PropertySchema, field: PropertySchema) -> Projected {
     if property.encrypted != field.encrypted {
         return Projected::OtherMark;
     }
-    if property.optional && !field.optional { Projected::Optional } else { Projected::Fits }
+    if property.optional && !field.optional {
+        Projected::Optional
+    } else {
+        Projected::Fits
+    }
 }
 
 /// Whether `#[large(over = …)]` is allowed for this type: the type can be in a blob, and a value of `over` bytes fits into
@@ -302,7 +340,10 @@ pub const fn can_be_summed(edm_type: EdmType) -> bool {
 
 /// Whether a summary can keep the minimum and maximum of properties of this type.
 pub const fn has_extremes(edm_type: EdmType) -> bool {
-    matches!(edm_type, EdmType::Int32 | EdmType::Int64 | EdmType::Double | EdmType::DateTime)
+    matches!(
+        edm_type,
+        EdmType::Int32 | EdmType::Int64 | EdmType::Double | EdmType::DateTime
+    )
 }
 
 /// Whether `#[entity(split)]` is allowed for this type: only text and bytes have parts.

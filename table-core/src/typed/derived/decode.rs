@@ -21,18 +21,27 @@ pub struct Slots<'a, const N: usize> {
 #[inline]
 fn position_of<const N: usize>(names: &[&str; N], next: usize, name: &[u8]) -> Option<usize> {
     let matches = |i: &usize| names[*i].as_bytes() == name;
-    (next..N).find(matches).or_else(|| (0..next.min(N)).find(matches))
+    (next..N)
+        .find(matches)
+        .or_else(|| (0..next.min(N)).find(matches))
 }
 
 impl<const N: usize> std::fmt::Debug for Slots<'_, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slots").field("owner", &self.owner).field("names", self.names).finish_non_exhaustive()
+        f.debug_struct("Slots")
+            .field("owner", &self.owner)
+            .field("names", self.names)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a, const N: usize> Slots<'a, N> {
     /// Finds the properties. If a name occurs twice, the first property is used.
-    pub fn scan(owner: &'static str, names: &'static [&'static str; N], entity: &'a Entity) -> Self {
+    pub fn scan(
+        owner: &'static str,
+        names: &'static [&'static str; N],
+        entity: &'a Entity,
+    ) -> Self {
         Self::scan_prefixed(owner, names, entity, "")
     }
 
@@ -47,15 +56,25 @@ impl<'a, const N: usize> Slots<'a, N> {
         let mut rest = entity.properties().as_packed();
         let mut next = 0;
         while let Some(property) = PackedProperty::split(&mut rest) {
-            let Some(name) = property.name.strip_prefix(prefix.as_bytes()) else { continue };
-            let Some(position) = position_of(names, next, name) else { continue };
+            let Some(name) = property.name.strip_prefix(prefix.as_bytes()) else {
+                continue;
+            };
+            let Some(position) = position_of(names, next, name) else {
+                continue;
+            };
             if found[position].is_none() {
                 found[position] = Some(property);
             }
             // The next stored property is most likely the next field, so the search for it starts there.
             next = position + 1;
         }
-        Self { owner, names, prefix, entity, found }
+        Self {
+            owner,
+            names,
+            prefix,
+            entity,
+            found,
+        }
     }
 
     /// Reads the fields of a flattened group. `prefix` is the text in front of the names within this type.
@@ -125,7 +144,9 @@ impl<'a, const N: usize> Slots<'a, N> {
             let name = format!("{}{}", self.prefix, self.names[position]);
             let parts = match (self.found[position], Parts::find(self.entity, &name)) {
                 (None, None) => continue,
-                (Some(_), None) => return self.get::<T, ENCRYPT>(position, expected, read, missing),
+                (Some(_), None) => {
+                    return self.get::<T, ENCRYPT>(position, expected, read, missing);
+                }
                 (Some(_), Some(_)) => {
                     let found = "both: another program has changed one of them; write the whole entity again";
                     return Err(self.mismatch(
@@ -139,9 +160,17 @@ impl<'a, const N: usize> Slots<'a, N> {
             return match parts.read(&name, expected, ENCRYPT, read) {
                 Ok(Ok(value)) => Ok(value),
                 Ok(Err(error)) => Err(self.refused(position, &error, ENCRYPT.then_some(expected))),
-                Err(BadPart { property, expected, found }) => {
-                    Err(Error::decode(self.owner, self.entity.key(), property, expected, found))
-                }
+                Err(BadPart {
+                    property,
+                    expected,
+                    found,
+                }) => Err(Error::decode(
+                    self.owner,
+                    self.entity.key(),
+                    property,
+                    expected,
+                    found,
+                )),
             };
         }
         missing().ok_or_else(|| self.absent(positions[0], expected))
@@ -158,7 +187,9 @@ impl<'a, const N: usize> Slots<'a, N> {
         read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
         default: impl FnOnce() -> T,
     ) -> Result<T> {
-        Ok(self.read::<T, ENCRYPT>(position, read)?.unwrap_or_else(default))
+        Ok(self
+            .read::<T, ENCRYPT>(position, read)?
+            .unwrap_or_else(default))
     }
 
     #[inline]
@@ -167,11 +198,15 @@ impl<'a, const N: usize> Slots<'a, N> {
         position: usize,
         read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
     ) -> Result<Option<T>> {
-        let Some(property) = self.found[position] else { return Ok(None) };
+        let Some(property) = self.found[position] else {
+            return Ok(None);
+        };
         if property.is_encrypted() != ENCRYPT {
             return Err(self.wrong_mark(position, ENCRYPT));
         }
-        let Some(value) = property.decode() else { return Err(self.damaged(position)) };
+        let Some(value) = property.decode() else {
+            return Err(self.damaged(position));
+        };
         match read(value) {
             Ok(value) => Ok(Some(value)),
             Err(error) => Err(self.refused(position, &error, ENCRYPT.then_some(value.edm_type()))),
@@ -183,12 +218,17 @@ impl<'a, const N: usize> Slots<'a, N> {
     /// # Errors
     /// Fails if the entity has another type or no discriminator.
     pub fn check_type(&self, position: usize, type_name: &str) -> Result<()> {
-        let found =
-            self.read::<_, false>(position, text)?.ok_or_else(|| self.absent(position, EdmType::String))?;
+        let found = self
+            .read::<_, false>(position, text)?
+            .ok_or_else(|| self.absent(position, EdmType::String))?;
         if found == type_name {
             return Ok(());
         }
-        Err(self.mismatch(position, format!("the type {type_name:?}"), format!("{found:?}")))
+        Err(self.mismatch(
+            position,
+            format!("the type {type_name:?}"),
+            format!("{found:?}"),
+        ))
     }
 
     /// Whether the entity is stored in an older schema version. `position` is the position of the version property; the
@@ -201,10 +241,14 @@ impl<'a, const N: usize> Slots<'a, N> {
         if stored <= version {
             return Ok(stored < version);
         }
-        if self.read::<_, false>(position + 1, u32::read)?.is_some_and(|reader| reader <= version) {
+        if self
+            .read::<_, false>(position + 1, u32::read)?
+            .is_some_and(|reader| reader <= version)
+        {
             return Ok(false);
         }
-        let expected = format!("at most version {version}, the latest version that this program can read");
+        let expected =
+            format!("at most version {version}, the latest version that this program can read");
         Err(self.mismatch(position, expected, stored))
     }
 
@@ -226,7 +270,10 @@ impl<'a, const N: usize> Slots<'a, N> {
     /// Returns the properties that belong neither to this type nor to its flattened groups.
     pub fn rest(&self, groups: &[&[PropertySchema]]) -> Properties {
         let known = |name: &str| {
-            self.names.contains(&name) || groups.iter().any(|group| group.iter().any(|p| p.has_name(name)))
+            self.names.contains(&name)
+                || groups
+                    .iter()
+                    .any(|group| group.iter().any(|p| p.has_name(name)))
         };
         let mut rest = self.entity.properties().clone();
         rest.retain(|p| !known(p.name()));
@@ -262,19 +309,38 @@ impl<'a, const N: usize> Slots<'a, N> {
     fn refused(&self, position: usize, error: &ValueError, secret: Option<EdmType>) -> Error {
         match secret {
             None => self.mismatch(position, error.expected(), error.found()),
-            Some(edm) => self.mismatch(position, error.expected(), format_args!("another {edm} (secret)")),
+            Some(edm) => self.mismatch(
+                position,
+                error.expected(),
+                format_args!("another {edm} (secret)"),
+            ),
         }
     }
 
     #[cold]
-    fn mismatch(&self, position: usize, expected: impl Into<String>, found: impl std::fmt::Display) -> Error {
+    fn mismatch(
+        &self,
+        position: usize,
+        expected: impl Into<String>,
+        found: impl std::fmt::Display,
+    ) -> Error {
         let (name, key) = (self.names[position], self.entity.key());
-        Error::decode(self.owner, key, format!("{}{name}", self.prefix), expected, found.to_string())
+        Error::decode(
+            self.owner,
+            key,
+            format!("{}{name}", self.prefix),
+            expected,
+            found.to_string(),
+        )
     }
 }
 
 /// Returns the expected and the found property for a wrong mark.
 pub(in crate::typed) const fn marks(encrypt: bool) -> (&'static str, &'static str) {
     let (marked, plain) = ("an encrypted property", "a property that is not encrypted");
-    if encrypt { (marked, plain) } else { (plain, marked) }
+    if encrypt {
+        (marked, plain)
+    } else {
+        (plain, marked)
+    }
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::KeyFields;
 use crate::manifest::{
-    IndexDefinition, KeySegment, PartEncoding, PartSource, Placement, TemplatePart, Text, Transform,
-    entity_key_error,
+    IndexDefinition, KeySegment, PartEncoding, PartSource, Placement, TemplatePart, Text,
+    Transform, entity_key_error,
 };
 use crate::model::{Key, KeyPartType};
 use crate::store::Result;
@@ -29,12 +29,22 @@ pub const fn part(
     transforms: &'static [Transform],
     width: Option<usize>,
 ) -> KeySegment {
-    KeySegment::Part(TemplatePart { source, each, encoding, transforms: Cow::Borrowed(transforms), width })
+    KeySegment::Part(TemplatePart {
+        source,
+        each,
+        encoding,
+        transforms: Cow::Borrowed(transforms),
+        width,
+    })
 }
 
 /// Returns the transforms of a field: descending if its type is `Reverse`.
 pub const fn reversed(is_reversed: bool) -> &'static [Transform] {
-    if is_reversed { &[Transform::Descending] } else { &[] }
+    if is_reversed {
+        &[Transform::Descending]
+    } else {
+        &[]
+    }
 }
 
 /// Returns the encoding of a field of the entity's key. `width` is the width of the type, `chosen` the width that the
@@ -84,7 +94,9 @@ pub fn push_entry_key<T: TableEntity + KeyFields>(
     row: String,
 ) -> Result<()> {
     let key = Key::new(partition, row)?;
-    let IndexDefinition { name, placement, .. } = &T::SCHEMA.indexes[index];
+    let IndexDefinition {
+        name, placement, ..
+    } = &T::SCHEMA.indexes[index];
     let shared = !matches!(placement, Placement::OtherTable(_));
     // An entry under a key that an entity can have would be overwritten by that entity, or would be read as one.
     if shared && T::fitting_key_fields(&key).is_some() {

@@ -20,23 +20,33 @@ pub struct Encoder {
 impl Encoder {
     /// Creates an encoder without properties, with a buffer of `bytes`.
     pub fn new(owner: &'static str, bytes: usize) -> Self {
-        Self { owner, prefix: String::new(), properties: Properties::with_capacity(bytes) }
+        Self {
+            owner,
+            prefix: String::new(),
+            properties: Properties::with_capacity(bytes),
+        }
     }
 
     /// Appends the discriminator.
     pub fn discriminator(&mut self, name: &str, type_name: &str) {
-        self.properties.push(name, ValueRef::String(type_name), false);
+        self.properties
+            .push(name, ValueRef::String(type_name), false);
     }
 
     /// Appends the schema version. The derive macro ensures that it fits an `i32`.
     pub fn version(&mut self, version: u32) {
         let version = ValueRef::Int32(version.cast_signed());
-        self.properties.push(Schema::VERSION_PROPERTY, version, false);
+        self.properties
+            .push(Schema::VERSION_PROPERTY, version, false);
     }
 
     /// Appends the earliest schema version that reads the entity.
     pub fn min_reader(&mut self, version: u32) {
-        self.properties.push(Schema::READER_PROPERTY, ValueRef::Int32(version.cast_signed()), false);
+        self.properties.push(
+            Schema::READER_PROPERTY,
+            ValueRef::Int32(version.cast_signed()),
+            false,
+        );
     }
 
     /// Appends a field with the write function of its codec.
@@ -44,7 +54,13 @@ impl Encoder {
     /// # Errors
     /// Fails if the value cannot be stored.
     #[inline]
-    pub fn field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+    pub fn field<T>(
+        &mut self,
+        name: &str,
+        value: &T,
+        encrypt: bool,
+        write: Write<T>,
+    ) -> Result<()> {
         if !self.prefix.is_empty() {
             return self.prefixed_field(name, value, encrypt, write);
         }
@@ -56,7 +72,13 @@ impl Encoder {
     ///
     /// # Errors
     /// Fails if the value cannot be stored.
-    pub fn split<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+    pub fn split<T>(
+        &mut self,
+        name: &str,
+        value: &T,
+        encrypt: bool,
+        write: Write<T>,
+    ) -> Result<()> {
         // The codec writes to a separate buffer: only its result shows whether the value needs several properties.
         let mut whole = Properties::new();
         let sink = PropertySink::new(&mut whole, name, encrypt);
@@ -67,7 +89,13 @@ impl Encoder {
         Ok(())
     }
 
-    fn prefixed_field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
+    fn prefixed_field<T>(
+        &mut self,
+        name: &str,
+        value: &T,
+        encrypt: bool,
+        write: Write<T>,
+    ) -> Result<()> {
         let name = format!("{}{name}", self.prefix);
         let sink = PropertySink::new(&mut self.properties, &name, encrypt);
         write(value, sink).map_err(|e| invalid(self.owner, &name, &e, encrypt))
@@ -107,13 +135,23 @@ impl Encoder {
     ///
     /// # Errors
     /// Fails if the value cannot be stored or would remove the property; a merge cannot remove properties.
-    pub fn patch<T>(&mut self, name: &str, value: Option<&T>, encrypt: bool, write: Write<T>) -> Result<()> {
+    pub fn patch<T>(
+        &mut self,
+        name: &str,
+        value: Option<&T>,
+        encrypt: bool,
+        write: Write<T>,
+    ) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         // A codec that puts nothing means an absent property. A merge cannot remove a property, so the old value
         // would stay without an error.
         let before = self.properties.as_packed().len();
         self.field(name, value, encrypt, write)?;
-        if self.properties.as_packed().len() == before { Err(self.cannot_clear(name)) } else { Ok(()) }
+        if self.properties.as_packed().len() == before {
+            Err(self.cannot_clear(name))
+        } else {
+            Ok(())
+        }
     }
 
     /// Appends a group of a patch, if it is set.
@@ -139,7 +177,10 @@ impl Encoder {
     }
 
     fn cannot_clear(&self, name: &str) -> Error {
-        let reason = format!("a merge cannot remove a property of {}; use `update`", self.owner);
+        let reason = format!(
+            "a merge cannot remove a property of {}; use `update`",
+            self.owner
+        );
         Error::invalid_value(name, reason)
     }
 }
@@ -150,12 +191,26 @@ impl Encoder {
 /// Returns the errors of the formatter.
 pub fn debug_patch(f: &mut fmt::Formatter<'_>, name: &str, fields: &[(&str, bool)]) -> fmt::Result {
     f.write_str(name)?;
-    f.debug_set().entries(fields.iter().filter(|(_, set)| *set).map(|(field, _)| field)).finish()
+    f.debug_set()
+        .entries(
+            fields
+                .iter()
+                .filter(|(_, set)| *set)
+                .map(|(field, _)| field),
+        )
+        .finish()
 }
 
 /// Returns the error for a value that the codec refuses. It does not show marked values.
 #[cold]
 fn invalid(owner: &str, name: &str, error: &ValueError, secret: bool) -> Error {
-    let found = if secret { "another value (secret)" } else { error.found() };
-    Error::invalid_value(name, format!("{owner} expects {}, found {found}", error.expected()))
+    let found = if secret {
+        "another value (secret)"
+    } else {
+        error.found()
+    };
+    Error::invalid_value(
+        name,
+        format!("{owner} expects {}, found {found}", error.expected()),
+    )
 }

@@ -1,6 +1,6 @@
 use crate::model::{
-    EdmType, Entity, PackBuffer, PackedProperty, PropertyDictionary, ValueError, ValueRef, split_row_value,
-    split_value, tag,
+    EdmType, Entity, PackBuffer, PackedProperty, PropertyDictionary, ValueError, ValueRef,
+    split_row_value, split_value, tag,
 };
 
 /// Decodes properties that are stored in the order in which the type writes them. This is the usual case: the next stored
@@ -38,7 +38,9 @@ impl<'a> InOrder<'a> {
             None => named(self.rest, name),
             Some(dictionary) => dictionary.named(self.rest, name),
         };
-        let Some((found, value)) = value else { return missing() };
+        let Some((found, value)) = value else {
+            return missing();
+        };
         // Another type or mark: another client wrote the row, or a field has changed. `Slots` knows the conversions and the
         // errors.
         if found != tag(edm_type, ENCRYPT) {
@@ -99,7 +101,11 @@ fn check_only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
 }
 
 #[cold]
-fn check_only_others_numbered(rest: &[u8], dictionary: &PropertyDictionary, names: &[&str]) -> Option<()> {
+fn check_only_others_numbered(
+    rest: &[u8],
+    dictionary: &PropertyDictionary,
+    names: &[&str],
+) -> Option<()> {
     let mut unpacked = PackBuffer::default();
     dictionary.unpack(rest, &mut unpacked)?;
     check_only_others(unpacked.as_bytes(), names)

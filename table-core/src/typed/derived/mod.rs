@@ -10,8 +10,9 @@ mod transform;
 
 pub(super) use check::NamePieces;
 pub use check::{
-    Projected, are_distinct, are_parts_free, avoids, can_be_large, can_be_split, can_be_summed, has_extremes,
-    is_distinct_from, is_time, joined, prefixed, prefixed_bytes, prefixed_names, projected, same_type,
+    Projected, are_distinct, are_parts_free, avoids, can_be_large, can_be_split, can_be_summed,
+    has_extremes, is_distinct_from, is_time, joined, prefixed, prefixed_bytes, prefixed_names,
+    projected, same_type,
 };
 pub use decode::Slots;
 pub(super) use decode::marks;
@@ -19,8 +20,8 @@ pub use definition::{encoding, key_encoding, literal, part, push_entry_key, reve
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;
 pub use resolve::{
-    check_projected, filter_all, has_discriminator, is_a, lost_value, no_number, no_text, no_variant,
-    number_of, select, select_all, text_of, upgrade,
+    check_projected, filter_all, has_discriminator, is_a, lost_value, no_number, no_text,
+    no_variant, number_of, select, select_all, text_of, upgrade,
 };
 pub use transform::{Day, ListElement, TextPart, TimePart, date, descending, hour, lower, prefix};
 

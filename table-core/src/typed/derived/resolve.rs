@@ -23,7 +23,13 @@ pub fn no_variant<T>(resolver: &'static str, schemas: &[&Schema], entity: &Entit
         ("RowKey", _) => format!("{:?}", entity.key().row()),
         _ => "no discriminator".to_owned(),
     };
-    Err(Error::decode(resolver, entity.key(), property, format!("one of {}", names.join(", ")), found))
+    Err(Error::decode(
+        resolver,
+        entity.key(),
+        property,
+        format!("one of {}", names.join(", ")),
+        found,
+    ))
 }
 
 /// Checks that a row has the entity type of a projection, in the current schema version.
@@ -79,7 +85,10 @@ pub fn no_number(numbers: &[i32], found: i32) -> ValueError {
 
 fn unknown_value(known: &str, found: &str) -> ValueError {
     let remedy = "a later program may have written it; a variant with `#[entity(other)]` accepts such values";
-    ValueError::new(format!("one of {known}"), format_args!("{found} ({remedy})"))
+    ValueError::new(
+        format!("one of {known}"),
+        format_args!("{found} ({remedy})"),
+    )
 }
 
 /// Returns the error for a variant that stands for all other values and does not keep the value.
@@ -105,9 +114,9 @@ pub fn text_of(value: ValueRef<'_>) -> Result<&str, ValueError> {
 /// Fails if the value is not such a number.
 pub fn number_of(value: ValueRef<'_>) -> Result<i32, ValueError> {
     match value {
-        ValueRef::Int64(wide) => {
-            wide.try_into().map_err(|_| ValueError::new("a number in the range of an Int32", wide))
-        }
+        ValueRef::Int64(wide) => wide
+            .try_into()
+            .map_err(|_| ValueError::new("a number in the range of an Int32", wide)),
         other => i32::read(other),
     }
 }
@@ -127,13 +136,25 @@ where
     Old: FromEntity + Into<New>,
     New: TableEntity,
 {
-    let (key, etag, timestamp) = (entity.key().clone(), entity.etag().cloned(), entity.timestamp());
+    let (key, etag, timestamp) = (
+        entity.key().clone(),
+        entity.etag().cloned(),
+        entity.timestamp(),
+    );
     let mut new = Old::from_entity(entity)?.into();
     let new_key = new.entity_key()?.into_key();
     if new_key != key {
-        let (name, expected) =
-            (New::SCHEMA.rust_name, "a conversion from the previous version that keeps the key");
-        return Err(Error::decode(name, key, "RowKey", expected, new_key.to_string()));
+        let (name, expected) = (
+            New::SCHEMA.rust_name,
+            "a conversion from the previous version that keeps the key",
+        );
+        return Err(Error::decode(
+            name,
+            key,
+            "RowKey",
+            expected,
+            new_key.to_string(),
+        ));
     }
     system(&mut new, etag, timestamp);
     Ok(new)

@@ -72,7 +72,21 @@ macro_rules! elements {
     )*};
 }
 
-elements!(String, Box<str>, Arc<str>, Cow<'static, str>, bool, u8, u16, u32, u64, i8, i16, i32, i64);
+elements!(
+    String,
+    Box<str>,
+    Arc<str>,
+    Cow<'static, str>,
+    bool,
+    u8,
+    u16,
+    u32,
+    u64,
+    i8,
+    i16,
+    i32,
+    i64
+);
 
 /// `{name:lower}`.
 pub fn lower<T: TextPart>(text: &T) -> String {

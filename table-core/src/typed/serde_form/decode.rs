@@ -2,7 +2,9 @@ use std::any::type_name;
 use std::fmt;
 
 use serde::de::value::{BorrowedStrDeserializer, SeqDeserializer, StrDeserializer};
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, Visitor,
+};
 use serde::forward_to_deserialize_any;
 
 use crate::model::{EdmValue, Entity, PropertiesIter, PropertyRef, Ticks, ValueRef, serde_names};
@@ -11,16 +13,29 @@ use crate::store::{Error, Result};
 /// Deserializes a value from an entity: from its keys, ETag, Timestamp and properties.
 pub(in crate::typed) fn decode<T: DeserializeOwned>(entity: &Entity) -> Result<T> {
     T::deserialize(EntityDeserializer(entity)).map_err(|mut problem| {
-        let property = problem.property.take().or_else(|| property_of::<T>(entity, &problem.message));
+        let property = problem
+            .property
+            .take()
+            .or_else(|| property_of::<T>(entity, &problem.message));
         let is_secret = |p: PropertyRef<'_>| p.is_encrypted();
         // serde's messages contain the value, which may be of any property if none is known.
         let has_secret = match &property {
             Some(name) => entity.properties().find(name).is_some_and(is_secret),
             None => entity.properties().iter().any(is_secret),
         };
-        let found = if has_secret { "another value (secret)".to_owned() } else { problem.message };
+        let found = if has_secret {
+            "another value (secret)".to_owned()
+        } else {
+            problem.message
+        };
         let property = property.as_deref().unwrap_or(UNKNOWN);
-        Error::decode(type_name::<T>(), entity.key(), property, "a value of the type", found)
+        Error::decode(
+            type_name::<T>(),
+            entity.key(),
+            property,
+            "a value of the type",
+            found,
+        )
     })
 }
 
@@ -52,7 +67,9 @@ fn property_of<T: DeserializeOwned>(entity: &Entity, message: &str) -> Option<St
         if is_other {
             return Some(name.to_owned());
         }
-        changed.properties_mut().set(name, property.value().to_owned());
+        changed
+            .properties_mut()
+            .set(name, property.value().to_owned());
     }
     None
 }
@@ -73,12 +90,18 @@ impl std::error::Error for Problem {}
 
 impl serde::de::Error for Problem {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self { property: None, message: message.to_string() }
+        Self {
+            property: None,
+            message: message.to_string(),
+        }
     }
 
     fn missing_field(field: &'static str) -> Self {
         let message = "no such property; if older rows do not have it, make the field an `Option` or give it `#[serde(default)]`";
-        Self { property: Some(field.to_owned()), message: message.to_owned() }
+        Self {
+            property: Some(field.to_owned()),
+            message: message.to_owned(),
+        }
     }
 }
 
@@ -128,7 +151,11 @@ impl<'e> Deserializer<'e> for EntityDeserializer<'e> {
         system.push((serde_names::ROW_KEY, System::Key(key.row())));
         system.push((serde_names::PARTITION_KEY, System::Key(key.partition())));
         let properties = self.0.properties().iter();
-        visitor.visit_map(Members { system, properties, next: None })
+        visitor.visit_map(Members {
+            system,
+            properties,
+            next: None,
+        })
     }
 
     like_any!();
@@ -151,44 +178,70 @@ struct Members<'e> {
 /// The value of the member whose name was read.
 enum Next<'e> {
     System(&'static str, System<'e>),
-    Property { name: &'e str, value: ValueRef<'e>, is_secret: bool },
+    Property {
+        name: &'e str,
+        value: ValueRef<'e>,
+        is_secret: bool,
+    },
 }
 
 impl<'e> MapAccess<'e> for Members<'e> {
     type Error = Problem;
 
-    fn next_key_seed<K: DeserializeSeed<'e>>(&mut self, seed: K) -> Result<Option<K::Value>, Problem> {
+    fn next_key_seed<K: DeserializeSeed<'e>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Problem> {
         // Keys, ETag and Timestamp first, from the end of the list: PartitionKey is the first member.
         if let Some((name, value)) = self.system.pop() {
             self.next = Some(Next::System(name, value));
             return seed.deserialize(StrDeserializer::new(name)).map(Some);
         }
-        let Some(property) = self.properties.next() else { return Ok(None) };
+        let Some(property) = self.properties.next() else {
+            return Ok(None);
+        };
         let (name, value, is_secret) = (property.name(), property.value(), property.is_encrypted());
-        self.next = Some(Next::Property { name, value, is_secret });
-        seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
+        self.next = Some(Next::Property {
+            name,
+            value,
+            is_secret,
+        });
+        seed.deserialize(BorrowedStrDeserializer::new(name))
+            .map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'e>>(&mut self, seed: S) -> Result<S::Value, Problem> {
-        let of = |name: &str, problem: Problem| Problem { property: Some(name.to_owned()), ..problem };
+        let of = |name: &str, problem: Problem| Problem {
+            property: Some(name.to_owned()),
+            ..problem
+        };
         match self.next.take() {
-            Some(Next::System(name, System::Key(text))) => {
-                seed.deserialize(ValueDeserializer(ValueRef::String(text))).map_err(|e| of(name, e))
-            }
+            Some(Next::System(name, System::Key(text))) => seed
+                .deserialize(ValueDeserializer(ValueRef::String(text)))
+                .map_err(|e| of(name, e)),
             Some(Next::System(name, System::Text(text))) => {
                 seed.deserialize(SomeText(text)).map_err(|e| of(name, e))
             }
-            Some(Next::System(name, System::Time(time))) => {
-                seed.deserialize(ValueDeserializer(ValueRef::DateTime(time))).map_err(|e| of(name, e))
-            }
-            Some(Next::Property { name, value, is_secret }) => {
+            Some(Next::System(name, System::Time(time))) => seed
+                .deserialize(ValueDeserializer(ValueRef::DateTime(time)))
+                .map_err(|e| of(name, e)),
+            Some(Next::Property {
+                name,
+                value,
+                is_secret,
+            }) => {
                 // serde's messages contain the value. For a property with the mark, the message is replaced.
-                seed.deserialize(ValueDeserializer(value)).map_err(|problem| match is_secret {
-                    true => {
-                        of(name, Problem { property: None, message: "another value (secret)".to_owned() })
-                    }
-                    false => of(name, problem),
-                })
+                seed.deserialize(ValueDeserializer(value))
+                    .map_err(|problem| match is_secret {
+                        true => of(
+                            name,
+                            Problem {
+                                property: None,
+                                message: "another value (secret)".to_owned(),
+                            },
+                        ),
+                        false => of(name, problem),
+                    })
             }
             None => Err(serde::de::Error::custom("a value without a name")),
         }
@@ -259,7 +312,9 @@ impl<'e> Deserializer<'e> for ValueDeserializer<'e> {
 
     fn deserialize_seq<V: Visitor<'e>>(self, visitor: V) -> Result<V::Value, Problem> {
         match self.0 {
-            ValueRef::Binary(bytes) => visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied())),
+            ValueRef::Binary(bytes) => {
+                visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied()))
+            }
             ValueRef::String(text) => {
                 let mut json = serde_json::Deserializer::from_str(text);
                 let value = (&mut json).deserialize_seq(visitor)?;

@@ -23,7 +23,9 @@ pub(in crate::typed) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Encod
             std::any::type_name::<T>(),
             match problem {
                 Problem::Message(message) => message,
-                Problem::Compound => "it is not a struct or map with a member for each property".to_owned(),
+                Problem::Compound => {
+                    "it is not a struct or map with a member for each property".to_owned()
+                }
             },
         );
         Error::invalid_request(format!("a {name} cannot be stored: {reason}"))
@@ -189,7 +191,10 @@ impl Serializer for EntitySerializer {
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Members, Problem> {
-        Ok(Members { encoded: Encoded::default(), name: None })
+        Ok(Members {
+            encoded: Encoded::default(),
+            name: None,
+        })
     }
 
     fn serialize_struct(self, _: &'static str, _: usize) -> Result<Members, Problem> {
@@ -221,7 +226,11 @@ impl SerializeMap for Members {
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Problem> {
         match serde_json::to_value(key)? {
             Json::String(name) => self.name = Some(name),
-            _ => return Err(Problem::Message("the name of a property is text".to_owned())),
+            _ => {
+                return Err(Problem::Message(
+                    "the name of a property is text".to_owned(),
+                ));
+            }
         }
         Ok(())
     }
@@ -288,8 +297,15 @@ impl Serializer for ValueSerializer {
     }
 
     fn serialize_u64(self, value: u64) -> Result<Stored, Problem> {
-        let problem = || Problem::Message(format!("{value} is above 9223372036854775807, the largest Int64"));
-        value.try_into().map(|value| Some(EdmValue::Int64(value))).map_err(|_| problem())
+        let problem = || {
+            Problem::Message(format!(
+                "{value} is above 9223372036854775807, the largest Int64"
+            ))
+        };
+        value
+            .try_into()
+            .map(|value| Some(EdmValue::Int64(value)))
+            .map_err(|_| problem())
     }
 
     fn serialize_none(self) -> Result<Stored, Problem> {
@@ -329,7 +345,9 @@ impl Serializer for ValueSerializer {
                 let time: Ticks = serde_json::from_value(serde_json::to_value(value)?)?;
                 Ok(Some(ValueRef::DateTime(time).to_owned()))
             }
-            serde_names::EDM_VALUE => Ok(Some(serde_json::from_value(serde_json::to_value(value)?)?)),
+            serde_names::EDM_VALUE => {
+                Ok(Some(serde_json::from_value(serde_json::to_value(value)?)?))
+            }
             _ => value.serialize(self),
         }
     }

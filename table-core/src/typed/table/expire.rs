@@ -55,7 +55,10 @@ impl<T: TableEntity> Table<T> {
             if !T::SCHEMA.is_due(&stored, self.store().now()) {
                 return Err(exists);
             }
-            match self.write(Operation::Replace(entity.clone(), stored.version()?)).await {
+            match self
+                .write(Operation::Replace(entity.clone(), stored.version()?))
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 replaced => return replaced,
             }
@@ -74,16 +77,24 @@ impl Schema {
     /// Whether reads leave out a stored row at this time: it is of this type, and has expired or is deleted.
     #[doc(hidden)]
     pub fn hides(&self, row: &Entity, now: Ticks) -> bool {
-        let expiry = self.expiry.as_ref().filter(|_| self.discriminator.admits(self.type_name, row));
+        let expiry = self
+            .expiry
+            .as_ref()
+            .filter(|_| self.discriminator.admits(self.type_name, row));
         expiry.is_some_and(|expiry| expiry.hides(row, now))
     }
 
     /// Whether a stored row may be removed at this time. A row of a later schema version is not: that version may expire otherwise, or not at all.
     #[doc(hidden)]
     pub fn is_due(&self, row: &Entity, now: Ticks) -> bool {
-        let expiry = self.expiry.as_ref().filter(|_| self.discriminator.admits(self.type_name, row));
+        let expiry = self
+            .expiry
+            .as_ref()
+            .filter(|_| self.discriminator.admits(self.type_name, row));
         expiry.is_some_and(|expiry| expiry.is_due(row, now))
-            && self.stored_version(row).is_ok_and(|version| version <= i64::from(self.version))
+            && self
+                .stored_version(row)
+                .is_ok_and(|version| version <= i64::from(self.version))
     }
 
     /// Returns the stored row into which a write may merge, for a handle that leaves hidden entities out. `None` if the row is due, so that the

@@ -76,14 +76,25 @@ enum CheckedWrite {
 
 impl Shared {
     /// Reads the stored entity of an insert-or-merge and decides how the write is sent. 1 request.
-    async fn check_insert_or_merge(&self, schema: &'static Schema, over: &Entity) -> Result<CheckedWrite> {
+    async fn check_insert_or_merge(
+        &self,
+        schema: &'static Schema,
+        over: &Entity,
+    ) -> Result<CheckedWrite> {
         let select = (!schema.has_split()).then(|| discriminating(schema));
-        let Some(stored) = self.store.get(&self.name, over.key(), select.as_ref()).await? else {
+        let Some(stored) = self
+            .store
+            .get(&self.name, over.key(), select.as_ref())
+            .await?
+        else {
             return Ok(CheckedWrite::IfVersion(None));
         };
         // Nothing of an entity that is due may come back.
         if !self.extra_rows.hidden && schema.merge_base(&stored, self.store.now())?.is_none() {
-            return Ok(CheckedWrite::As(Operation::Replace(over.clone(), stored.version()?)));
+            return Ok(CheckedWrite::As(Operation::Replace(
+                over.clone(),
+                stored.version()?,
+            )));
         }
         if schema.has_split() {
             return replace_by_merged(schema, &stored, over).map(CheckedWrite::As);
@@ -127,7 +138,11 @@ impl<T: FromEntity> TableGroup<T> {
     pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
-        self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: true }));
+        self.checks.extend(schema.may_be_newer().then_some(Check {
+            index,
+            schema,
+            replaces: true,
+        }));
         Ok(self)
     }
 
@@ -140,7 +155,11 @@ impl<T: FromEntity> TableGroup<T> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
         let must_read = schema.may_be_newer() || schema.has_split() || schema.expiry.is_some();
-        self.checks.extend(must_read.then_some(Check { index, schema, replaces: false }));
+        self.checks.extend(must_read.then_some(Check {
+            index,
+            schema,
+            replaces: false,
+        }));
         Ok(self)
     }
 
@@ -149,7 +168,11 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// Fails if the value has no ETag; also returns the errors of [`insert`](Self::insert).
     pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add_typed::<E>(entity.own_version().and_then(|version| replace(entity, version.into())))
+        self.add_typed::<E>(
+            entity
+                .own_version()
+                .and_then(|version| replace(entity, version.into())),
+        )
     }
 
     /// Adds a [`replace_if`](Table::replace_if). With [`IfMatch::Any`] it has the cost of [`upsert`](Self::upsert).
@@ -164,7 +187,11 @@ impl<T: FromEntity> TableGroup<T> {
         let (index, schema, version) = (self.len(), E::SCHEMA, version.into());
         let must_read = version == IfMatch::Any && schema.may_be_newer();
         self.add_typed::<E>(replace(entity, version))?;
-        self.checks.extend(must_read.then_some(Check { index, schema, replaces: true }));
+        self.checks.extend(must_read.then_some(Check {
+            index,
+            schema,
+            replaces: true,
+        }));
         Ok(self)
     }
 
@@ -180,9 +207,16 @@ impl<T: FromEntity> TableGroup<T> {
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
         let (index, schema, version) = (self.len(), P::Entity::SCHEMA, version.into());
-        let (entity, must_read) = (patch.to_entity(key.into_key()), must_read_first(schema, &version));
+        let (entity, must_read) = (
+            patch.to_entity(key.into_key()),
+            must_read_first(schema, &version),
+        );
         self.add_typed::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version)))?;
-        self.checks.extend(must_read.then_some(Check { index, schema, replaces: false }));
+        self.checks.extend(must_read.then_some(Check {
+            index,
+            schema,
+            replaces: false,
+        }));
         Ok(self)
     }
 
@@ -198,17 +232,24 @@ impl<T: FromEntity> TableGroup<T> {
         change: impl FnOnce(&mut E) -> Result<()> + Send + 'static,
     ) -> Result<&mut Self> {
         let (index, key) = (self.len(), key.into_key());
-        let placeholder =
-            E::SCHEMA.check_one_row().map(|()| Operation::Merge(key.clone().into(), IfMatch::Any));
+        let placeholder = E::SCHEMA
+            .check_one_row()
+            .map(|()| Operation::Merge(key.clone().into(), IfMatch::Any));
         self.add_typed::<E>(placeholder)?;
         let make: Make = Box::new(move |shared, row| {
             let row = row.filter(|row| !shared.hides_row_of(E::SCHEMA, row));
             let row = row.ok_or_else(|| shared.not_found(&key))?;
             let mut value = E::from_entity(row.clone())?;
             change(&mut value)?;
-            Ok(Operation::Replace(E::SCHEMA.updated(&row, value.to_entity()?)?, row.version()?))
+            Ok(Operation::Replace(
+                E::SCHEMA.updated(&row, value.to_entity()?)?,
+                row.version()?,
+            ))
         });
-        self.updates.get_mut().unwrap_or_else(PoisonError::into_inner).push(Update { index, make });
+        self.updates
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Update { index, make });
         Ok(self)
     }
 
@@ -216,7 +257,11 @@ impl<T: FromEntity> TableGroup<T> {
     ///
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
-    pub fn delete(&mut self, key: impl Into<Key>, version: impl Into<IfMatch>) -> Result<&mut Self> {
+    pub fn delete(
+        &mut self,
+        key: impl Into<Key>,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
         self.add::<T>(Ok(Operation::Delete(key.into(), version.into())), None)
     }
 
@@ -274,13 +319,22 @@ impl<T: FromEntity> TableGroup<T> {
         }
         self.check_schemas().await?;
         self.make_updates().await?;
-        self.table.store().transact(self.table.name(), self.group).await
+        self.table
+            .store()
+            .transact(self.table.name(), self.group)
+            .await
     }
 
     /// Adds the types of the group that expire to the manifest.
     async fn register(&self) -> Result<()> {
         let mut registered: Vec<&'static Schema> = Vec::new();
-        for schema in self.types.iter().flatten().copied().filter(|schema| schema.expiry.is_some()) {
+        for schema in self
+            .types
+            .iter()
+            .flatten()
+            .copied()
+            .filter(|schema| schema.expiry.is_some())
+        {
             if !registered.iter().any(|known| std::ptr::eq(*known, schema)) {
                 self.table.shared().register(schema).await?;
                 registered.push(schema);
@@ -293,11 +347,17 @@ impl<T: FromEntity> TableGroup<T> {
     async fn check_schemas(&mut self) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let checks = stream::iter(self.checks.clone()).map(|check| async move {
-            let Check { index, schema, replaces } = check;
+            let Check {
+                index,
+                schema,
+                replaces,
+            } = check;
             let operation = &operations[index];
             let key = operation.key();
             let read = match (operation, operation.if_match()) {
-                (Operation::InsertOrMerge(over), _) => shared.check_insert_or_merge(schema, over).await,
+                (Operation::InsertOrMerge(over), _) => {
+                    shared.check_insert_or_merge(schema, over).await
+                }
                 (_, Some(version)) if !replaces => shared
                     .check_schema(schema, key, version)
                     .await
@@ -306,12 +366,22 @@ impl<T: FromEntity> TableGroup<T> {
                     Ok(None) => Err(shared.not_found(key)),
                     read => read.map(CheckedWrite::IfVersion),
                 },
-                (_, None) => shared.replaceable_version(schema, key).await.map(CheckedWrite::IfVersion),
+                (_, None) => shared
+                    .replaceable_version(schema, key)
+                    .await
+                    .map(CheckedWrite::IfVersion),
             };
-            read.map(|checked| (check, checked)).map_err(|error| Error::in_transaction(index, error))
+            read.map(|checked| (check, checked))
+                .map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
-        for (Check { index, replaces, .. }, checked) in read {
+        for (
+            Check {
+                index, replaces, ..
+            },
+            checked,
+        ) in read
+        {
             match checked {
                 CheckedWrite::IfVersion(etag) => self.make_conditional(index, replaces, etag),
                 CheckedWrite::As(operation) => self.group.operations_mut()[index] = operation,
@@ -322,13 +392,20 @@ impl<T: FromEntity> TableGroup<T> {
 
     /// Reads the entities of updates, and makes the writes.
     async fn make_updates(&mut self) -> Result<()> {
-        let updates = self.updates.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let updates = self
+            .updates
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         let updates = std::mem::take(updates);
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let reads = stream::iter(updates).map(|Update { index, make }| async move {
-            let row = shared.store.get(&shared.name, operations[index].key(), None).await;
+            let row = shared
+                .store
+                .get(&shared.name, operations[index].key(), None)
+                .await;
             let made = row.and_then(|row| make(shared, row));
-            made.map(|made| (index, made)).map_err(|error| Error::in_transaction(index, error))
+            made.map(|made| (index, made))
+                .map_err(|error| Error::in_transaction(index, error))
         });
         let made: Vec<_> = reads.buffered(shared.concurrency).try_collect().await?;
         for (index, operation) in made {
@@ -343,16 +420,20 @@ impl<T: FromEntity> TableGroup<T> {
         if manifest.indexes.is_empty() && manifest.types.is_empty() {
             return Ok(());
         }
-        for (index, (operation, schema)) in self.group.operations().iter().zip(&self.types).enumerate() {
+        for (index, (operation, schema)) in
+            self.group.operations().iter().zip(&self.types).enumerate()
+        {
             let of = schema.map(Schema::entity_type);
-            let in_layout = schema.map_or(Ok(()), |schema| manifest.check_type(&shared.name, schema));
+            let in_layout =
+                schema.map_or(Ok(()), |schema| manifest.check_type(&shared.name, schema));
             let target = match (&of, operation.entity()) {
                 (Some(of), _) => WriteTarget::Type(of, operation.key()),
                 (None, Some(entity)) => WriteTarget::Entity(entity),
                 // `check_stored` decides by the stored entity.
                 (None, None) => continue,
             };
-            let checked = in_layout.and_then(|()| shared.check_plain(plain, target, operation.kind().name()));
+            let checked =
+                in_layout.and_then(|()| shared.check_plain(plain, target, operation.kind().name()));
             checked.map_err(|error| Error::in_transaction(index, error))?;
         }
         Ok(())
@@ -363,10 +444,14 @@ impl<T: FromEntity> TableGroup<T> {
     async fn check_stored(&mut self, plain: &PlainWrite) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let may_have_index = |operation: &Operation| {
-            let has_index = plain.manifest().index_of(WriteTarget::Key(operation.key())).is_some();
+            let has_index = plain
+                .manifest()
+                .index_of(WriteTarget::Key(operation.key()))
+                .is_some();
             has_index && !matches!(operation, Operation::Insert(_))
         };
-        let untyped = (0..self.len()).filter(|&n| self.types[n].is_none() && may_have_index(&operations[n]));
+        let untyped =
+            (0..self.len()).filter(|&n| self.types[n].is_none() && may_have_index(&operations[n]));
         let reads = stream::iter(untyped.collect::<Vec<_>>()).map(|index| async move {
             let (key, operation) = (operations[index].key(), operations[index].kind().name());
             let stored = shared.store.get(&shared.name, key, None).await;
@@ -376,12 +461,16 @@ impl<T: FromEntity> TableGroup<T> {
                     .check_plain(plain, WriteTarget::Entity(&row), operation)
                     .and_then(|()| stored_etag(&row).map(Some)),
             });
-            stored.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
+            stored
+                .map(|etag| (index, etag))
+                .map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = reads.buffered(shared.concurrency).try_collect().await?;
         for (index, etag) in read {
             let operation = &self.group.operations()[index];
-            let is_unconditional = operation.if_match().is_none_or(|version| *version == IfMatch::Any);
+            let is_unconditional = operation
+                .if_match()
+                .is_none_or(|version| *version == IfMatch::Any);
             // A replace, merge or delete of a missing entity fails anyway.
             if is_unconditional && (etag.is_some() || operation.if_match().is_none()) {
                 let replaces = matches!(operation, Operation::InsertOrReplace(_));
@@ -408,7 +497,10 @@ impl<T: FromEntity> TableGroup<T> {
         }
     }
 
-    pub(super) fn add_typed<E: TableEntity>(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
+    pub(super) fn add_typed<E: TableEntity>(
+        &mut self,
+        operation: Result<Operation>,
+    ) -> Result<&mut Self> {
         self.add::<E>(operation, Some(E::SCHEMA))
     }
 
@@ -423,7 +515,9 @@ impl<T: FromEntity> TableGroup<T> {
                 Some(schema) => schema.indexes.first(),
                 None => E::requirements().indexes.first().copied(),
             };
-            self.table.shared().check_no_index(index, operation.kind().name())?;
+            self.table
+                .shared()
+                .check_no_index(index, operation.kind().name())?;
             self.group.push(operation)
         });
         added.map_err(|error| Error::in_transaction(index, error))?;
@@ -434,6 +528,9 @@ impl<T: FromEntity> TableGroup<T> {
 
 impl<T> fmt::Debug for TableGroup<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableGroup").field("table", self.table.name()).field("group", &self.group).finish()
+        f.debug_struct("TableGroup")
+            .field("table", self.table.name())
+            .field("group", &self.group)
+            .finish()
     }
 }

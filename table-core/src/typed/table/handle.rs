@@ -6,7 +6,9 @@ use super::TableQuery;
 use crate::manifest::{Expiries, IndexDefinition, Manifest, WriteTarget};
 use crate::model::{Key, TableName, Ticks};
 use crate::query::{Filter, Select};
-use crate::store::{Error, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt};
+use crate::store::{
+    Error, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt,
+};
 use crate::typed::{FromEntity, Requirements, Schema, TableEntity, permit_registered};
 
 /// Default of [`Table::with_concurrency`].
@@ -120,12 +122,20 @@ impl TypeEvidence {
         if R::type_filter().is_none() {
             return Self::None;
         }
-        if required.schemas.iter().all(|schema| schema.discriminator.property().is_some()) {
+        if required
+            .schemas
+            .iter()
+            .all(|schema| schema.discriminator.property().is_some())
+        {
             return Self::Property;
         }
         let name = Schema::TYPE_PROPERTY;
         let has_name = |schema: &&'static Schema| schema.keeps_rest || schema.has_known_name(name);
-        Self::Key(if required.schemas.iter().any(has_name) { None } else { Some(name) })
+        Self::Key(if required.schemas.iter().any(has_name) {
+            None
+        } else {
+            Some(name)
+        })
     }
 }
 
@@ -174,9 +184,13 @@ impl<T: FromEntity> Table<T> {
 
     fn open(shared: Shared) -> Result<Self> {
         let required = T::requirements();
-        shared.store.check_encrypts(&shared.name, &required.encrypted)?;
+        shared
+            .store
+            .check_encrypts(&shared.name, &required.encrypted)?;
         shared.store.check_times(&shared.name, &required.times())?;
-        shared.store.check_unencrypted(&shared.name, &required.unencrypted)?;
+        shared
+            .store
+            .check_unencrypted(&shared.name, &required.unencrypted)?;
         if let Some(property) = required.large.first() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
@@ -207,7 +221,10 @@ impl<T: FromEntity> Table<T> {
             evidence,
             ..shared
         };
-        Ok(Self { shared: Arc::new(shared), of: PhantomData })
+        Ok(Self {
+            shared: Arc::new(shared),
+            of: PhantomData,
+        })
     }
 
     /// Returns a query of all entities of type `T`. Add conditions to it, then run it.
@@ -319,14 +336,22 @@ impl Shared {
 
     /// Returns the rows that a read of this table as `R` removes. If a property selects the type, the service returns
     /// no index entries, because entries do not have the property.
-    pub(super) fn row_filter<R: FromEntity>(&self, extra: ExtraRows, select: Option<&Select>) -> RowFilter {
+    pub(super) fn row_filter<R: FromEntity>(
+        &self,
+        extra: ExtraRows,
+        select: Option<&Select>,
+    ) -> RowFilter {
         // Otherwise each page is filtered here. For that the reads must select the property that marks entries, which
         // the caller may not have selected.
         let evidence = match self.evidence {
             TypeEvidence::None => TypeEvidence::of::<R>(&R::requirements()),
             of_table => of_table,
         };
-        let other_type = if let TypeEvidence::Key(name) = evidence { name } else { None };
+        let other_type = if let TypeEvidence::Key(name) = evidence {
+            name
+        } else {
+            None
+        };
         let filter = RowFilter {
             removes_system_rows: !extra.system_rows,
             removes_index_entries: evidence != TypeEvidence::Property && !extra.index_entries,
@@ -342,13 +367,21 @@ impl Shared {
         if extra.hidden {
             return None;
         }
-        let expiries = if self.is_untyped { R::requirements().expiries() } else { self.expiries.clone() };
+        let expiries = if self.is_untyped {
+            R::requirements().expiries()
+        } else {
+            self.expiries.clone()
+        };
         (!expiries.is_empty()).then(|| (expiries, self.store.now()))
     }
 
     /// Refuses a write if the type declares an index, because the write would leave the index entry stale. `operation` is the
     /// name of the write for the error.
-    pub(super) fn check_no_index(&self, index: Option<&IndexDefinition>, operation: &str) -> Result<()> {
+    pub(super) fn check_no_index(
+        &self,
+        index: Option<&IndexDefinition>,
+        operation: &str,
+    ) -> Result<()> {
         match index {
             Some(index) if !self.unmanaged => Err(Error::invalid_request(format!(
                 "entities of '{}' have the index '{}', and {operation} would leave its entry stale: {ADVICE}",
@@ -363,7 +396,10 @@ impl Shared {
         if self.unmanaged {
             return Ok(None);
         }
-        self.manifests.plain_write(&*self.store, &self.name).await.map(Some)
+        self.manifests
+            .plain_write(&*self.store, &self.name)
+            .await
+            .map(Some)
     }
 
     /// Refuses a write of an entity that may have an index or several rows according to the manifest.
@@ -373,7 +409,9 @@ impl Shared {
         target: WriteTarget<'_>,
         operation: &str,
     ) -> Result<()> {
-        plain.manifest().check_plain(&self.name, target, operation, ADVICE)
+        plain
+            .manifest()
+            .check_plain(&self.name, target, operation, ADVICE)
     }
 
     /// Adds a type that expires to the manifest, if the manifest does not have it: a sweep finds its entities by the manifest.
@@ -385,7 +423,9 @@ impl Shared {
             manifest.check_type(&self.name, schema)?;
             Ok(manifest.type_to_register(schema))
         };
-        permit_registered(&*self.store, &self.manifests, &self.name, schema, check).await.map(drop)
+        permit_registered(&*self.store, &self.manifests, &self.name, schema, check)
+            .await
+            .map(drop)
     }
 
     pub(super) fn precondition_failed(&self, key: &Key) -> Error {
@@ -396,7 +436,11 @@ impl Shared {
 impl<T: TableEntity> Table<T> {
     /// Returns manifest and permit for a write of the entity with this key, and refuses the write if the entity may have an
     /// index or another layout. Keep the result until the write is done.
-    pub(super) async fn permit_write(&self, key: &Key, operation: &str) -> Result<Option<PlainWrite>> {
+    pub(super) async fn permit_write(
+        &self,
+        key: &Key,
+        operation: &str,
+    ) -> Result<Option<PlainWrite>> {
         let shared = self.shared();
         // First the declarations of the type, which cost no request.
         shared.check_no_index(T::SCHEMA.indexes.first(), operation)?;
@@ -404,16 +448,27 @@ impl<T: TableEntity> Table<T> {
             let target = T::SCHEMA.entity_type();
             let check = |manifest: &Manifest| {
                 manifest.check_type(&shared.name, T::SCHEMA)?;
-                manifest.check_plain(&shared.name, WriteTarget::Type(&target, key), operation, ADVICE)?;
+                manifest.check_plain(
+                    &shared.name,
+                    WriteTarget::Type(&target, key),
+                    operation,
+                    ADVICE,
+                )?;
                 Ok(manifest.type_to_register(T::SCHEMA))
             };
             let (store, manifests) = (&*shared.store, &shared.manifests);
-            return permit_registered(store, manifests, &shared.name, T::SCHEMA, check).await.map(Some);
+            return permit_registered(store, manifests, &shared.name, T::SCHEMA, check)
+                .await
+                .map(Some);
         }
         let plain = shared.plain_write().await?;
         if let Some(plain) = &plain {
             plain.manifest().check_type(&shared.name, T::SCHEMA)?;
-            shared.check_plain(plain, WriteTarget::Type(&T::SCHEMA.entity_type(), key), operation)?;
+            shared.check_plain(
+                plain,
+                WriteTarget::Type(&T::SCHEMA.entity_type(), key),
+                operation,
+            )?;
         }
         Ok(plain)
     }
@@ -421,12 +476,18 @@ impl<T: TableEntity> Table<T> {
 
 impl<T> Clone for Table<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), of: PhantomData }
+        Self {
+            shared: Arc::clone(&self.shared),
+            of: PhantomData,
+        }
     }
 }
 
 impl<T> fmt::Debug for Table<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("name", self.name()).field("store", self.store()).finish()
+        f.debug_struct("Table")
+            .field("name", self.name())
+            .field("store", self.store())
+            .finish()
     }
 }

@@ -89,38 +89,56 @@ impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for P {
     fn into_range(self) -> Result<Range> {
         let text = self.into().into_text()?;
         let to = end_of(&text);
-        Ok(Range { from: Bound::Included(text), to })
+        Ok(Range {
+            from: Bound::Included(text),
+            to,
+        })
     }
 }
 
 impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::Range<P> {
     fn into_range(self) -> Result<Range> {
-        Ok(Range { from: from(self.start)?, to: before(self.end)? })
+        Ok(Range {
+            from: from(self.start)?,
+            to: before(self.end)?,
+        })
     }
 }
 
 impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeInclusive<P> {
     fn into_range(self) -> Result<Range> {
         let (start, end) = self.into_inner();
-        Ok(Range { from: from(start)?, to: through(end)? })
+        Ok(Range {
+            from: from(start)?,
+            to: through(end)?,
+        })
     }
 }
 
 impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeFrom<P> {
     fn into_range(self) -> Result<Range> {
-        Ok(Range { from: from(self.start)?, to: Bound::Unbounded })
+        Ok(Range {
+            from: from(self.start)?,
+            to: Bound::Unbounded,
+        })
     }
 }
 
 impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeTo<P> {
     fn into_range(self) -> Result<Range> {
-        Ok(Range { from: Bound::Unbounded, to: before(self.end)? })
+        Ok(Range {
+            from: Bound::Unbounded,
+            to: before(self.end)?,
+        })
     }
 }
 
 impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeToInclusive<P> {
     fn into_range(self) -> Result<Range> {
-        Ok(Range { from: Bound::Unbounded, to: through(self.end)? })
+        Ok(Range {
+            from: Bound::Unbounded,
+            to: through(self.end)?,
+        })
     }
 }
 

@@ -76,8 +76,18 @@ impl<T: FromEntity> TableQuery<T> {
     pub(super) fn new(table: Table<T>) -> Self {
         let select = table.shared().select.clone();
         let conditions = Ok(Conditions::NONE);
-        let options = Options { extra_rows: table.shared().extra_rows, ..Options::default() };
-        Self { table, options, conditions, select, writer: None, of: PhantomData }
+        let options = Options {
+            extra_rows: table.shared().extra_rows,
+            ..Options::default()
+        };
+        Self {
+            table,
+            options,
+            conditions,
+            select,
+            writer: None,
+            of: PhantomData,
+        }
     }
 }
 
@@ -92,7 +102,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Restricts the query to a range of partitions, in the service's order: by UTF-16 code unit.
     pub fn partition_range<P: PartitionIn<T>>(self, partitions: impl RangeBounds<P>) -> Self {
         let text = |bound: Bound<&P>| bound.map(|p| p.partition_key().as_str().to_owned());
-        let range = Range { from: text(partitions.start_bound()), to: text(partitions.end_bound()) };
+        let range = Range {
+            from: text(partitions.start_bound()),
+            to: text(partitions.end_bound()),
+        };
         self.and(|conditions| conditions.partitions(range))
     }
 
@@ -120,7 +133,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.try_and(|conditions| {
             let text = prefix.into().into_text()?;
             let to = end_of(&text);
-            conditions.partitions(Range { from: Bound::Included(text), to });
+            conditions.partitions(Range {
+                from: Bound::Included(text),
+                to,
+            });
             Ok(())
         })
     }
@@ -149,7 +165,11 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Restricts the query to entities that match. The service still reads the other entities, so a filter saves
     /// traffic but not time at the service.
     pub fn filter(self, condition: Condition<T>) -> Self {
-        self.try_and(|conditions| condition.into_filter().map(|filter| conditions.filter(filter)))
+        self.try_and(|conditions| {
+            condition
+                .into_filter()
+                .map(|filter| conditions.filter(filter))
+        })
     }
 
     /// Restricts the query to entities that match a filter, which names properties by text. Running the query fails if
@@ -197,8 +217,20 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # }
     /// ```
     pub fn project<P: FromEntity>(self) -> TableQuery<T, P> {
-        let Self { table, options, conditions, .. } = self;
-        TableQuery { table, options, conditions, select: P::select(), writer: None, of: PhantomData }
+        let Self {
+            table,
+            options,
+            conditions,
+            ..
+        } = self;
+        TableQuery {
+            table,
+            options,
+            conditions,
+            select: P::select(),
+            writer: None,
+            of: PhantomData,
+        }
     }
 
     /// Limits the number of results: the query returns the first entities by key. For a [`page`](Self::page) it limits
@@ -214,7 +246,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     /// Lowers the [`limit`](Self::limit) to this number, if it is higher or not set.
     pub fn limit_to(self, limit: usize) -> Self {
-        let limit = self.options.limit.map_or(limit, |earlier| earlier.min(limit));
+        let limit = self
+            .options
+            .limit
+            .map_or(limit, |earlier| earlier.min(limit));
         self.limit(limit)
     }
 
@@ -321,7 +356,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// Returns the errors of [`access_path`](Self::access_path).
     pub fn explain(&self) -> Result<Explanation> {
-        self.to_query().map(|query| query.explain(self.table.store().profile()))
+        self.to_query()
+            .map(|query| query.explain(self.table.store().profile()))
     }
 
     /// Returns the store and the table that the query reads.
@@ -339,12 +375,21 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let (of_table, of_result) = (self.table.shared().type_filter.clone(), R::type_filter());
         // The same condition twice would count twice in the limit of comparisons.
         let of_result = of_result.filter(|filter| of_table.as_ref() != Some(filter));
-        of_table.into_iter().chain(of_result).for_each(|filter| conditions.of_type(filter));
+        of_table
+            .into_iter()
+            .chain(of_result)
+            .for_each(|filter| conditions.of_type(filter));
         let filter = conditions.into_filter();
-        filter.iter().try_for_each(|filter| self.check_comparable(filter))?;
+        filter
+            .iter()
+            .try_for_each(|filter| self.check_comparable(filter))?;
         let row_filter = self.row_filter();
         let select = self.select.as_ref().map(|select| row_filter.select(select));
-        Ok(Query { filter, select, top: None })
+        Ok(Query {
+            filter,
+            select,
+            top: None,
+        })
     }
 
     /// Returns the rows to remove from the results.
@@ -354,7 +399,9 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             // A filter that names this property asks for entries; to remove them would always give an empty result.
             extra_rows.index_entries |= conditions.compares(INDEX_NAME);
         }
-        self.table.shared().row_filter::<R>(extra_rows, self.select.as_ref())
+        self.table
+            .shared()
+            .row_filter::<R>(extra_rows, self.select.as_ref())
     }
 
     /// Refuses a filter that compares an encrypted property.
@@ -362,8 +409,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let (of_table, of_result) = (T::requirements().encrypted, R::requirements().encrypted);
         let mut refused = None;
         filter.for_each_property(&mut |name| {
-            refused =
-                refused.or(Some(name).filter(|name| of_table.contains(name) || of_result.contains(name)));
+            refused = refused
+                .or(Some(name).filter(|name| of_table.contains(name) || of_result.contains(name)));
         });
         refused.map_or(Ok(()), |name| {
             Err(Error::invalid_request(format!(
@@ -377,12 +424,15 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     fn may_be_cut(&self, query: &Query) -> bool {
         // Without an order, the first results are any results. A point query has one result at most, so its order is
         // known.
-        self.options.limit.is_some_and(|limit| limit > 0) && query.access_path() != AccessPath::Point
+        self.options.limit.is_some_and(|limit| limit > 0)
+            && query.access_path() != AccessPath::Point
     }
 
     pub(super) fn check(&self, query: &Query) -> Result<()> {
         if self.options.page_size == Some(0) {
-            return Err(Error::invalid_request("the page size is 0; it must be at least 1"));
+            return Err(Error::invalid_request(
+                "the page size is 0; it must be at least 1",
+            ));
         }
         let profile = self.table.store().profile();
         let needs_order = match self.options.order {
@@ -431,14 +481,23 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    pub(super) const NONE: Self = Self { keys: KeyBounds::ALL, filter: None };
+    pub(super) const NONE: Self = Self {
+        keys: KeyBounds::ALL,
+        filter: None,
+    };
 
     pub(super) fn partitions(&mut self, partition: Range) {
-        self.within(KeyBounds { partition, row: Range::ALL });
+        self.within(KeyBounds {
+            partition,
+            row: Range::ALL,
+        });
     }
 
     pub(super) fn rows(&mut self, row: Range) {
-        self.within(KeyBounds { partition: Range::ALL, row });
+        self.within(KeyBounds {
+            partition: Range::ALL,
+            row,
+        });
     }
 
     pub(super) fn filter(&mut self, filter: Filter) {
@@ -455,10 +514,17 @@ impl Conditions {
                 self.of_type(a.clone());
                 self.of_type(b.clone());
             }
-            FilterNode::Compare { property, comparison, value }
-                if is_key_range(property, *comparison, value) =>
-            {
-                self.within(KeyBounds::of_comparison(property, *comparison, value, false));
+            FilterNode::Compare {
+                property,
+                comparison,
+                value,
+            } if is_key_range(property, *comparison, value) => {
+                self.within(KeyBounds::of_comparison(
+                    property,
+                    *comparison,
+                    value,
+                    false,
+                ));
             }
             _ => self.filter(filter),
         }

@@ -18,7 +18,9 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// Fails if the row does not fit `T`. Returns the errors of the store, for example for a missing table.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
-        let found = self.read::<T>(&key.into_key(), self.shared().select.as_ref()).await?;
+        let found = self
+            .read::<T>(&key.into_key(), self.shared().select.as_ref())
+            .await?;
         found.map(T::from_entity).transpose()
     }
 
@@ -45,7 +47,9 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// Returns the errors of [`get`](Self::get).
     pub async fn get_as<P: FromEntity>(&self, key: impl KeyOf<T>) -> Result<Option<P>> {
-        let found = self.read::<P>(&key.into_key(), P::select().as_ref()).await?;
+        let found = self
+            .read::<P>(&key.into_key(), P::select().as_ref())
+            .await?;
         found.map(P::from_entity).transpose()
     }
 
@@ -70,7 +74,10 @@ impl<T: FromEntity> Table<T> {
     ///
     /// # Errors
     /// Returns the first error of a read.
-    pub async fn get_many<K: KeyOf<T>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<T>>> {
+    pub async fn get_many<K: KeyOf<T>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<T>>> {
         let (distinct, places) = distinct(keys.into_iter().map(KeyOf::into_key));
         let found = self.read_all(distinct).await?;
         in_given_order(found, &places)
@@ -82,10 +89,17 @@ impl<T: FromEntity> Table<T> {
     async fn read_all(&self, keys: Vec<Key>) -> Result<Vec<Option<Entity>>> {
         let select = self.shared().select.as_ref();
         let reads = stream::iter(keys).map(|key| async move { self.read::<T>(&key, select).await });
-        reads.buffered(self.shared().concurrency).try_collect().await
+        reads
+            .buffered(self.shared().concurrency)
+            .try_collect()
+            .await
     }
 
-    async fn read<R: FromEntity>(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn read<R: FromEntity>(
+        &self,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         let shared = self.shared();
         let row_filter = shared.row_filter::<R>(shared.extra_rows, select);
         let select = select.map(|select| row_filter.select(select));
@@ -144,7 +158,11 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
     fn from_entity(entity: Entity) -> Result<Self> {
         let etag = stored_etag(&entity)?;
         let timestamp = entity.timestamp();
-        Ok(Self { value: T::from_entity(entity)?, etag, timestamp })
+        Ok(Self {
+            value: T::from_entity(entity)?,
+            etag,
+            timestamp,
+        })
     }
 }
 

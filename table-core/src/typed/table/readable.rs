@@ -34,15 +34,30 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// Returns the errors of [`page`](Self::page), without the errors of rows.
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<R>> {
-        let empty = Page { items: Vec::new(), continuation: None };
-        let mut found = ReadablePage { page: empty, unreadable: Vec::new() };
-        let Some(query) = self.page_query()? else { return Ok(found) };
+        let empty = Page {
+            items: Vec::new(),
+            continuation: None,
+        };
+        let mut found = ReadablePage {
+            page: empty,
+            unreadable: Vec::new(),
+        };
+        let Some(query) = self.page_query()? else {
+            return Ok(found);
+        };
         let (table, row_filter) = (&self.table, self.row_filter());
-        let ReadablePage { mut page, unreadable } =
-            table.store().query_readable(table.name(), &query, from).await?;
+        let ReadablePage {
+            mut page,
+            unreadable,
+        } = table
+            .store()
+            .query_readable(table.name(), &query, from)
+            .await?;
         row_filter.filter_page(&mut page);
         found.unreadable = unreadable;
-        found.unreadable.retain(|row| !(row_filter.removes_system_rows && row.key.is_system()));
+        found
+            .unreadable
+            .retain(|row| !(row_filter.removes_system_rows && row.key.is_system()));
         found.page.continuation = page.continuation;
         for entity in page.items {
             match read(entity) {
@@ -81,9 +96,14 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     ) -> impl Stream<Item = Result<Result<R, UnreadableEntity>>> + Send + Unpin + use<T, R> {
         let state = Some((self.clone(), None, CycleDetector::default()));
         let pages = stream::try_unfold(state, |state| async move {
-            let Some((mut query, from, mut cycles)) = state else { return Ok::<_, Error>(None) };
+            let Some((mut query, from, mut cycles)) = state else {
+                return Ok::<_, Error>(None);
+            };
             let ReadablePage { page, unreadable } = query.readable_page(from.as_ref()).await?;
-            query.options.limit = query.options.limit.map(|limit| limit.saturating_sub(page.items.len()));
+            query.options.limit = query
+                .options
+                .limit
+                .map(|limit| limit.saturating_sub(page.items.len()));
             let rows = page.items.len() + unreadable.len();
             let next = match page.continuation.filter(|_| query.options.limit != Some(0)) {
                 Some(from) => {
@@ -92,8 +112,15 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
                 }
                 None => None,
             };
-            let rows = page.items.into_iter().map(Ok).chain(unreadable.into_iter().map(Err));
-            Ok(Some((stream::iter(rows.map(Ok::<_, Error>).collect::<Vec<_>>()), next)))
+            let rows = page
+                .items
+                .into_iter()
+                .map(Ok)
+                .chain(unreadable.into_iter().map(Err));
+            Ok(Some((
+                stream::iter(rows.map(Ok::<_, Error>).collect::<Vec<_>>()),
+                next,
+            )))
         });
         Box::pin(pages.try_flatten())
     }

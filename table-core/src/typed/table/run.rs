@@ -12,8 +12,8 @@ use super::query::Order;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Continuation, Filter, Page, Plan, Query, Select};
 use crate::store::{
-    Cursor, Entities, Error, KeyOrder, NextPage, Pages, QueryCursor, Result, RowFilter, StoreHandle,
-    TableStore,
+    Cursor, Entities, Error, KeyOrder, NextPage, Pages, QueryCursor, Result, RowFilter,
+    StoreHandle, TableStore,
 };
 use crate::typed::FromEntity;
 
@@ -40,14 +40,20 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # }
     /// ```
     pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + Unpin + use<T, R> {
-        let entities = self.entity_pages(self.to_query()).entities(self.options.prefetch);
-        Decoded { entities, of: PhantomData }
+        let entities = self
+            .entity_pages(self.to_query())
+            .entities(self.options.prefetch);
+        Decoded {
+            entities,
+            of: PhantomData,
+        }
     }
 
     /// Returns a stream of pages. A page may be short or empty although further pages follow. 1 request per page.
     pub fn pages(&self) -> impl Stream<Item = Result<Vec<R>>> + Send + Unpin + use<T, R> {
         let decode = |page: Page<Entity>| page.items.into_iter().map(R::from_entity).collect();
-        self.entity_pages(self.to_query()).and_then(move |page| std::future::ready(decode(page)))
+        self.entity_pages(self.to_query())
+            .and_then(move |page| std::future::ready(decode(page)))
     }
 
     /// Returns all results, in memory. 1 request per page. The next page is read while a page is decoded.
@@ -55,7 +61,11 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// Fails if a row does not fit `R`. Returns the errors of the store, for example for a missing table.
     pub async fn all(&self) -> Result<Vec<R>> {
-        Collect { pages: self.entity_pages(self.to_query()), all: Vec::new() }.await
+        Collect {
+            pages: self.entity_pages(self.to_query()),
+            all: Vec::new(),
+        }
+        .await
     }
 
     /// Returns the first result by key; `None` if there is none. 1 request, or more if the service returns pages without a
@@ -76,14 +86,21 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Returns the errors of the store, for example for a missing table.
     pub async fn count(&self) -> Result<usize> {
         let row_filter = self.row_filter();
-        let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(row_filter.needed()));
+        let keys_only = Select::new(
+            [Filter::PARTITION_KEY]
+                .into_iter()
+                .chain(row_filter.needed()),
+        );
         let query = self.to_query().map(|query| query.with_select(keys_only));
         let mut counted = self.clone();
         // A count does not depend on the order, so a limit is no reason to refuse it.
         if counted.options.order == Order::Store {
             counted = counted.in_any_order();
         }
-        counted.entity_pages(query).try_fold(0, async |count, page| Ok(count + page.items.len())).await
+        counted
+            .entity_pages(query)
+            .try_fold(0, async |count, page| Ok(count + page.items.len()))
+            .await
     }
 
     /// Returns one page, from the start or from the continuation of an earlier page. 1 request.
@@ -118,7 +135,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// plan; also returns the errors of [`all`](Self::all).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
         let Some(query) = self.page_query()? else {
-            return Ok(Page { items: Vec::new(), continuation: None });
+            return Ok(Page {
+                items: Vec::new(),
+                continuation: None,
+            });
         };
         let table = &self.table;
         let mut page = table.store().query(table.name(), &query, from).await?;
@@ -135,7 +155,12 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
                 "a query that is sorted on the client or uses a cheaper plan has no single pages: use `stream`",
             ));
         }
-        query.top = self.options.limit.into_iter().chain(self.options.page_size).min();
+        query.top = self
+            .options
+            .limit
+            .into_iter()
+            .chain(self.options.page_size)
+            .min();
         Ok(Some(query).filter(|_| self.options.limit != Some(0)))
     }
 
@@ -162,9 +187,13 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     fn read_cursor(&self, query: Query) -> Option<ReadCursor> {
         let (page_size, row_filter) = (self.options.page_size, self.row_filter());
         match query.cheaper_plan().filter(|_| self.options.cheaper_plan) {
-            Some(plan) => {
-                ReadCursor::of_plan(plan, query, page_size, self.table.shared().concurrency, row_filter)
-            }
+            Some(plan) => ReadCursor::of_plan(
+                plan,
+                query,
+                page_size,
+                self.table.shared().concurrency,
+                row_filter,
+            ),
             None => ReadCursor::of_query(query, page_size, row_filter),
         }
     }
@@ -265,7 +294,11 @@ enum Point {
 
 impl ReadCursor {
     /// Returns the cursor at the start of a query. The query's `top` limits all results. `None` if `top` is zero.
-    pub(super) fn of_query(query: Query, page_size: Option<usize>, row_filter: RowFilter) -> Option<Self> {
+    pub(super) fn of_query(
+        query: Query,
+        page_size: Option<usize>,
+        row_filter: RowFilter,
+    ) -> Option<Self> {
         let limit = query.top;
         RangeCursor::start(vec![query].into_iter(), page_size, limit, row_filter)
             .map(|ranges| Self::Ranges(Box::new(ranges)))
@@ -279,10 +312,14 @@ impl ReadCursor {
         concurrency: usize,
         row_filter: RowFilter,
     ) -> Option<Self> {
-        let Query { select, top: limit, .. } = query;
+        let Query {
+            select, top: limit, ..
+        } = query;
         let points: Vec<Point> = match plan {
             Plan::Points(keys) => keys.into_iter().map(Point::Key).collect(),
-            Plan::Ranges(queries) if queries.iter().all(|q| q.access_path() == AccessPath::Point) => {
+            Plan::Ranges(queries)
+                if queries.iter().all(|q| q.access_path() == AccessPath::Point) =>
+            {
                 queries.into_iter().map(Point::Query).collect()
             }
             Plan::Ranges(queries) => {
@@ -291,7 +328,13 @@ impl ReadCursor {
             }
         };
         let is_empty = points.is_empty() || limit == Some(0);
-        let points = PointCursor { points: points.into_iter(), select, concurrency, limit, row_filter };
+        let points = PointCursor {
+            points: points.into_iter(),
+            select,
+            concurrency,
+            limit,
+            row_filter,
+        };
         (!is_empty).then_some(Self::Points(points))
     }
 }
@@ -307,7 +350,13 @@ impl Cursor for TypedCursor {
                 let mut items = read_all(Some(cursor), &store, &table).await?;
                 items.sort_by(|a, b| a.key().cmp(b.key()));
                 items.truncate(limit.unwrap_or(usize::MAX));
-                Ok((Page { items, continuation: None }, None))
+                Ok((
+                    Page {
+                        items,
+                        continuation: None,
+                    },
+                    None,
+                ))
             }
         }
     }
@@ -335,9 +384,18 @@ impl RangeCursor {
         limit: Limit,
         row_filter: RowFilter,
     ) -> Option<Self> {
-        let query = Query { top: limit, ..next.next()? };
+        let query = Query {
+            top: limit,
+            ..next.next()?
+        };
         let current = QueryCursor::new(query, page_size)?.with_row_filter(row_filter.clone());
-        Some(Self { current, next, page_size, limit, row_filter })
+        Some(Self {
+            current,
+            next,
+            page_size,
+            limit,
+            row_filter,
+        })
     }
 }
 
@@ -346,7 +404,11 @@ impl Cursor for RangeCursor {
         let (page, cursor) = self.current.next_page(store, table).await?;
         let limit = reduced(self.limit, page.items.len());
         let next = match cursor {
-            Some(current) => Some(Self { current, limit, ..self }),
+            Some(current) => Some(Self {
+                current,
+                limit,
+                ..self
+            }),
             None => Self::start(self.next, self.page_size, limit, self.row_filter),
         };
         Ok((page, next))
@@ -356,15 +418,28 @@ impl Cursor for RangeCursor {
 impl Cursor for PointCursor {
     /// Reads at most as many entities at once as are wanted.
     async fn next_page<H: StoreHandle>(mut self, store: H, table: TableName) -> NextPage<Self> {
-        let points: Vec<Point> = self.points.by_ref().take(self.limit.unwrap_or(usize::MAX)).collect();
+        let points: Vec<Point> = self
+            .points
+            .by_ref()
+            .take(self.limit.unwrap_or(usize::MAX))
+            .collect();
         let (store, table, select) = (&store, &table, self.select.as_ref());
         let reads = stream::iter(points).map(|point| point.read(store, table, select));
         let found: Vec<_> = reads.buffered(self.concurrency).try_collect().await?;
-        let items: Vec<Entity> =
-            found.into_iter().flatten().filter_map(|row| self.row_filter.filter(row)).collect();
+        let items: Vec<Entity> = found
+            .into_iter()
+            .flatten()
+            .filter_map(|row| self.row_filter.filter(row))
+            .collect();
         self.limit = reduced(self.limit, items.len());
         let is_done = self.points.as_slice().is_empty() || self.limit == Some(0);
-        Ok((Page { items, continuation: None }, (!is_done).then_some(self)))
+        Ok((
+            Page {
+                items,
+                continuation: None,
+            },
+            (!is_done).then_some(self),
+        ))
     }
 }
 

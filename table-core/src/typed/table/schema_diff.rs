@@ -99,10 +99,17 @@ impl SchemaDiff {
 
     /// Creates the difference before any row is read: only the declared properties.
     pub(super) fn of_no_rows(schema: &Schema) -> Self {
-        let mut diff = Self { version: schema.version, ..Self::default() };
+        let mut diff = Self {
+            version: schema.version,
+            ..Self::default()
+        };
         for property in schema.properties {
             let (declared, optional) = (Some(property.edm_type), property.optional);
-            let of_type = PropertyDiff { declared, optional, ..PropertyDiff::default() };
+            let of_type = PropertyDiff {
+                declared,
+                optional,
+                ..PropertyDiff::default()
+            };
             diff.properties.insert(property.name.to_owned(), of_type);
         }
         diff
@@ -116,7 +123,10 @@ impl SchemaDiff {
 
     /// Returns the number of rows of older schema versions, which an upgrade rewrites.
     pub fn older(&self) -> u64 {
-        self.versions.range(..i64::from(self.version)).map(|(_, rows)| rows).sum()
+        self.versions
+            .range(..i64::from(self.version))
+            .map(|(_, rows)| rows)
+            .sum()
     }
 
     /// Lists a row that cannot be read. The row itself is counted already.
@@ -140,20 +150,31 @@ impl SchemaDiff {
             if let Some(split) = split_of(schema, name) {
                 // The number of parts stands for the value.
                 if is_count(name, split) {
-                    let found = &mut self.properties.entry(split.name.to_owned()).or_default().found;
+                    let found = &mut self
+                        .properties
+                        .entry(split.name.to_owned())
+                        .or_default()
+                        .found;
                     *found.entry(split.edm_type).or_default() += 1;
                 }
                 continue;
             }
-            let is_alias =
-                schema.properties.iter().any(|declared| declared.name != name && declared.has_name(name));
-            if !is_alias && !system.contains(&name) && schema.discriminator.property() != Some(name) {
+            let is_alias = schema
+                .properties
+                .iter()
+                .any(|declared| declared.name != name && declared.has_name(name));
+            if !is_alias && !system.contains(&name) && schema.discriminator.property() != Some(name)
+            {
                 let found = &mut self.properties.entry(name.to_owned()).or_default().found;
                 *found.entry(property.value().edm_type()).or_default() += 1;
             }
         }
         for declared in schema.properties {
-            let in_parts = declared.split && row.properties().iter().any(|p| is_count(p.name(), declared));
+            let in_parts = declared.split
+                && row
+                    .properties()
+                    .iter()
+                    .any(|p| is_count(p.name(), declared));
             let has_name = in_parts || row.get(declared.name).is_some();
             let diff = self.properties.entry(declared.name.to_owned()).or_default();
             if !has_name && has_alias(row, declared) {
@@ -176,19 +197,29 @@ fn is_count(name: &str, split: &PropertySchema) -> bool {
 }
 
 fn has_alias(row: &Entity, declared: &PropertySchema) -> bool {
-    !declared.aliases.is_empty() && row.properties().iter().any(|property| declared.has_name(property.name()))
+    !declared.aliases.is_empty()
+        && row
+            .properties()
+            .iter()
+            .any(|property| declared.has_name(property.name()))
 }
 
 /// Prints the counts, and a line for each property that differs from the type.
 impl fmt::Display for SchemaDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, unreadable, .. } = self;
+        let Self {
+            rows, unreadable, ..
+        } = self;
         writeln!(
             f,
             "{rows} rows, {} of an older schema version, {unreadable} that cannot be read",
             self.older()
         )?;
-        for (name, property) in self.properties.iter().filter(|(_, property)| property.differs()) {
+        for (name, property) in self
+            .properties
+            .iter()
+            .filter(|(_, property)| property.differs())
+        {
             writeln!(f, "{name}: {property}")?;
         }
         for row in &self.listed {

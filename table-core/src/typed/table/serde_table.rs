@@ -9,7 +9,8 @@ use super::{KeyOf, Table, TableQuery};
 use crate::manifest::WriteTarget;
 use crate::model::{Entity, IfMatch, Key, TableName};
 use crate::store::{
-    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore, Written, own_key_error,
+    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore, Written,
+    own_key_error,
 };
 use crate::typed::Serde;
 use crate::typed::serde_form::{Encoded, decode, encode};
@@ -83,7 +84,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        Ok(Self { table: Table::new(store, name)?, keys: None })
+        Ok(Self {
+            table: Table::new(store, name)?,
+            keys: None,
+        })
     }
 
     /// Creates a handle for a table whose keys a closure computes. The members from which the key is computed are stored as properties too.
@@ -100,7 +104,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        Ok(Self { table: Table::new(store, name)?, keys: Some(Arc::new(keys)) })
+        Ok(Self {
+            table: Table::new(store, name)?,
+            keys: Some(Arc::new(keys)),
+        })
     }
 
     /// Returns a query of all entities. Its results are [`Serde<T>`].
@@ -165,8 +172,13 @@ fn changed_member<T: Serialize>(value: &T, read: &T, entity: &Entity) -> Option<
     let (Ok(before), Ok(after)) = (serde_json::to_value(value), serde_json::to_value(read)) else {
         return None;
     };
-    let names = entity.properties().iter().map(|property| property.name().to_owned());
-    names.into_iter().find(|name| !is_same(before.get(name), after.get(name)))
+    let names = entity
+        .properties()
+        .iter()
+        .map(|property| property.name().to_owned());
+    names
+        .into_iter()
+        .find(|name| !is_same(before.get(name), after.get(name)))
 }
 
 /// Whether two values are equal. The order of a list does not count: sets have none, and the stored text keeps that of a list.
@@ -181,7 +193,9 @@ fn is_same(a: Option<&Json>, b: Option<&Json>) -> bool {
             sorted(a) == sorted(b)
         }
         (Some(Json::Object(a)), Some(Json::Object(b))) => {
-            a.len() == b.len() && a.iter().all(|(name, value)| is_same(Some(value), b.get(name)))
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(name, value)| is_same(Some(value), b.get(name)))
         }
         _ => a == b,
     }
@@ -272,9 +286,15 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
             )));
         }
         if encoded.properties.is_empty() {
-            return Err(Error::invalid_request(format!("the patch of {key} sets no property")));
+            return Err(Error::invalid_request(format!(
+                "the patch of {key} sets no property"
+            )));
         }
-        self.write(Operation::Merge(Entity::from_parts(key, encoded.properties), version)).await
+        self.write(Operation::Merge(
+            Entity::from_parts(key, encoded.properties),
+            version,
+        ))
+        .await
     }
 
     /// Reads the entity, calls `change`, and replaces the entity if it has not changed since. After a conflict with another writer it starts
@@ -294,7 +314,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
             let read = self.store().get(self.name(), &key, None).await?;
             let read = read.ok_or_else(|| self.table.shared().not_found(&key))?;
             let entity = self.changed(&read, &mut change)?;
-            match self.write(Operation::Replace(entity.clone(), read.version()?)).await {
+            match self
+                .write(Operation::Replace(entity.clone(), read.version()?))
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {
                     let stored = decode(&entity.with_system(written.etag, None));
@@ -324,7 +347,9 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         for property in read.properties() {
             let name = property.name();
             if known.get(name).is_none() && entity.get(name).is_none() {
-                entity.properties_mut().push(name, property.value(), property.is_encrypted());
+                entity
+                    .properties_mut()
+                    .push(name, property.value(), property.is_encrypted());
             }
         }
         Ok(entity)
@@ -334,7 +359,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     ///
     /// # Errors
     /// Fails if another writer changed the entity or if it does not exist.
-    pub async fn delete(&self, key: impl KeyOf<Serde<T>>, version: impl Into<IfMatch>) -> Result<()> {
+    pub async fn delete(
+        &self,
+        key: impl KeyOf<Serde<T>>,
+        version: impl Into<IfMatch>,
+    ) -> Result<()> {
         let operation = Operation::Delete(key.into_key(), version.into());
         self.write(operation).await.map(drop)
     }
@@ -379,7 +408,13 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         }
     }
 
-    async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
+    async fn try_move(
+        &self,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+        copy: &mut Option<MovedCopy>,
+    ) -> Result<()> {
         let row = self.store().get(self.name(), key, None).await?;
         let row = row.ok_or_else(|| Error::entity_not_found(self.name(), key))?;
         let version = row.version()?;
@@ -392,17 +427,24 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         }
         let written = target.write(Operation::InsertOrReplace(moved)).await?;
         *copy = Some(MovedCopy::over_anything(written.etag));
-        self.write(Operation::Delete(key.clone(), version)).await.map(drop)
+        self.write(Operation::Delete(key.clone(), version))
+            .await
+            .map(drop)
     }
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
         let Some(copy) = copy else { return error };
-        copy.remove_after(error, |version| self.write(Operation::Delete(to.clone(), version.into()))).await
+        copy.remove_after(error, |version| {
+            self.write(Operation::Delete(to.clone(), version.into()))
+        })
+        .await
     }
 
     async fn write(&self, operation: Operation) -> Result<Written> {
-        let _permit = self.permit(WriteTarget::of(&operation), operation.kind().name()).await?;
+        let _permit = self
+            .permit(WriteTarget::of(&operation), operation.kind().name())
+            .await?;
         self.store().write(self.name(), operation).await
     }
 
@@ -438,13 +480,19 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     /// Sets the maximum number of attempts of an [`update`](Self::update) or [`move_to`](Self::move_to). Default: 10. Minimum: 1.
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { table: self.table.with_attempts(attempts), ..self }
+        Self {
+            table: self.table.with_attempts(attempts),
+            ..self
+        }
     }
 
     /// Makes writes ignore the table's manifest: see [`Table::unmanaged`].
     #[must_use]
     pub fn unmanaged(self) -> Self {
-        Self { table: self.table.unmanaged(), ..self }
+        Self {
+            table: self.table.unmanaged(),
+            ..self
+        }
     }
 
     /// Returns the store.
@@ -460,12 +508,17 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
 
 impl<T> Clone for SerdeTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), keys: self.keys.clone() }
+        Self {
+            table: self.table.clone(),
+            keys: self.keys.clone(),
+        }
     }
 }
 
 impl<T> fmt::Debug for SerdeTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SerdeTable").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("SerdeTable")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }

@@ -59,7 +59,11 @@ pub enum Decision {
 impl Decision {
     /// Replaces the row, or keeps it if the new row has the same properties.
     pub fn replace(old: Entity, new: Entity) -> Self {
-        if has_properties_of(&old, &new) { Self::Keep } else { Self::write(old, Some(new)) }
+        if has_properties_of(&old, &new) {
+            Self::Keep
+        } else {
+            Self::write(old, Some(new))
+        }
     }
 
     /// Deletes the row.
@@ -75,12 +79,22 @@ impl Decision {
 
 /// Whether a stored row has exactly the properties of the row that is to replace it.
 fn has_properties_of(old: &Entity, new: &Entity) -> bool {
-    let written = |row: &Entity| row.properties().iter().filter(|p| p.name() != WRITE_ID_PROPERTY).count();
+    let written = |row: &Entity| {
+        row.properties()
+            .iter()
+            .filter(|p| p.name() != WRITE_ID_PROPERTY)
+            .count()
+    };
     let is_stored = |name: &str, value, encrypted| {
-        old.properties().find(name).is_some_and(|p| p.value() == value && p.is_encrypted() == encrypted)
+        old.properties()
+            .find(name)
+            .is_some_and(|p| p.value() == value && p.is_encrypted() == encrypted)
     };
     written(old) == written(new)
-        && new.properties().iter().all(|p| is_stored(p.name(), p.value(), p.is_encrypted()))
+        && new
+            .properties()
+            .iter()
+            .all(|p| is_stored(p.name(), p.value(), p.is_encrypted()))
 }
 
 /// How a set operation writes rows: the write path of a handle, with everything that follows from a write of a row, such
@@ -105,7 +119,8 @@ pub trait SetWriter: fmt::Debug + Send + Sync + 'static {
 
     /// Writes changes of one partition, all or none. Returns the answers in the order of the changes, and whether a worker
     /// will apply index entries.
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>>;
+    fn write<'a>(&'a self, changes: &'a [RowChange])
+    -> BoxFuture<'a, Result<(Vec<Written>, bool)>>;
 
     /// Reads a row again, after another writer has changed it.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>>;
@@ -146,10 +161,15 @@ where
     ///
     /// # Errors
     /// Returns the errors of reading, and of the check of the first row. Errors of single rows are in the summary.
-    pub async fn run(&self, rows: impl Stream<Item = Result<Entity>> + Send) -> Result<BulkSummary> {
+    pub async fn run(
+        &self,
+        rows: impl Stream<Item = Result<Entity>> + Send,
+    ) -> Result<BulkSummary> {
         let (requests, concurrency) = (AtomicU64::new(0), self.concurrency.max(1));
         let mut summary = BulkSummary::default();
-        let steps = self.steps(rows.boxed()).map(|step| self.run_step(step, &requests));
+        let steps = self
+            .steps(rows.boxed())
+            .map(|step| self.run_step(step, &requests));
         let mut done = steps.buffer_unordered(concurrency);
         while let Some(results) = done.try_next().await? {
             for result in results {
@@ -185,7 +205,9 @@ where
         // A window bounds the memory: all of its rows are there while their groups are formed.
         let (mut window, mut bytes) = (Vec::new(), 0);
         while window.len() < WINDOW && bytes < WINDOW_BYTES {
-            let Some(row) = rows.try_next().await? else { break };
+            let Some(row) = rows.try_next().await? else {
+                break;
+            };
             bytes += row.properties().as_packed().len();
             window.push(self.writer.as_read(row));
         }
@@ -201,19 +223,28 @@ where
             (self.decide)(row).map(move |decision| (key, decision))
         });
         let decisions: Vec<_> = decisions.buffered(self.concurrency.max(1)).collect().await;
-        let (mut results, mut partitions) = (Vec::new(), BTreeMap::<PartitionKey, Vec<RowChange>>::new());
+        let (mut results, mut partitions) =
+            (Vec::new(), BTreeMap::<PartitionKey, Vec<RowChange>>::new());
         for (key, decision) in decisions {
             match decision {
                 Ok(Decision::Ignore) => {}
                 Ok(Decision::Keep) => results.push(None),
                 Ok(Decision::Write(change)) => {
-                    partitions.entry(key.partition_key()).or_default().push(*change);
+                    partitions
+                        .entry(key.partition_key())
+                        .or_default()
+                        .push(*change);
                 }
                 Err(error) => results.push(Some(self.refused(&key, error))),
             }
         }
-        let groups = partitions.into_values().flat_map(|changes| self.groups(changes));
-        Ok(groups.map(Step::Write).chain((!results.is_empty()).then_some(Step::Done(results))).collect())
+        let groups = partitions
+            .into_values()
+            .flat_map(|changes| self.groups(changes));
+        Ok(groups
+            .map(Step::Write)
+            .chain((!results.is_empty()).then_some(Step::Done(results)))
+            .collect())
     }
 
     /// Divides changes of one partition into groups.
@@ -257,7 +288,9 @@ where
             // itself; otherwise halves of the group find it, with at most 2 log2(n) more requests.
             let failed = match group.len() {
                 1 => Some(0),
-                rows if is_of_one_row(&error) => self.writer.failed(&error).filter(|index| *index < rows),
+                rows if is_of_one_row(&error) => {
+                    self.writer.failed(&error).filter(|index| *index < rows)
+                }
                 _ => {
                     let outcome = |row: &RowChange| {
                         Some(self.outcome(row.old.key(), number, Err(error.clone()), false))
@@ -269,7 +302,10 @@ where
             match failed {
                 Some(index) => {
                     let row = group.remove(index);
-                    results.extend(self.write_again(row, error.root().clone(), number, requests).await);
+                    results.extend(
+                        self.write_again(row, error.root().clone(), number, requests)
+                            .await,
+                    );
                     left.extend((!group.is_empty()).then_some(group));
                 }
                 None => {
@@ -320,7 +356,13 @@ where
         }
     }
 
-    fn outcome(&self, key: &Key, number: u64, result: Result<Written>, pending: bool) -> BulkOutcome {
+    fn outcome(
+        &self,
+        key: &Key,
+        number: u64,
+        result: Result<Written>,
+        pending: bool,
+    ) -> BulkOutcome {
         let outcome = BulkOutcome::of_request(self.table.clone(), key.clone(), number, result);
         BulkOutcome { pending, ..outcome }
     }
@@ -350,8 +392,14 @@ enum Step {
 
 /// Whether one row made the group fail, so that the others can be written without it.
 fn is_of_one_row(error: &Error) -> bool {
-    let of_all = matches!(error.root().kind(), ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
-    error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found() && !of_all
+    let of_all = matches!(
+        error.root().kind(),
+        ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_)
+    );
+    error.outcome() == Outcome::NotApplied
+        && !error.is_transient()
+        && !error.is_table_not_found()
+        && !of_all
 }
 
 /// The write path of a [`Table`].
@@ -361,25 +409,38 @@ struct PlainWriter<T> {
 
 impl<T> fmt::Debug for PlainWriter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlainWriter").field("table", &self.table).finish()
+        f.debug_struct("PlainWriter")
+            .field("table", &self.table)
+            .finish()
     }
 }
 
 impl<T: TableEntity> SetWriter for PlainWriter<T> {
     fn check<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<()>> {
-        async move { self.table.permit_write(key, "a set operation").await.map(drop) }.boxed()
+        async move {
+            self.table
+                .permit_write(key, "a set operation")
+                .await
+                .map(drop)
+        }
+        .boxed()
     }
 
     fn most_operations(&self) -> usize {
         self.table.store().profile().group_operations
     }
 
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+    fn write<'a>(
+        &'a self,
+        changes: &'a [RowChange],
+    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
         async move {
             if let [one] = changes {
                 return Ok((vec![self.table.write(one.operation()?).await?], false));
             }
-            let Some(first) = changes.first() else { return Ok((Vec::new(), false)) };
+            let Some(first) = changes.first() else {
+                return Ok((Vec::new(), false));
+            };
             let mut group = self.table.group(first.old.key().partition_key());
             for change in changes {
                 group.add_typed::<T>(change.operation())?;
@@ -470,7 +531,10 @@ impl<T: TableEntity> TableQuery<T> {
     ///
     /// # Errors
     /// As [`delete`](Self::delete). In the summary: an error of `change`, or a change of a key; such an entity is not written.
-    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+    pub async fn update(
+        &self,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
         self.write_set(|old| {
             let new = changed(&old, &change)?;
             Ok(Decision::replace(old, new))
@@ -499,7 +563,9 @@ impl<T: TableEntity> TableQuery<T> {
         let writer = match &self.writer {
             Some(writer) => writer,
             None => {
-                plain = Arc::new(PlainWriter { table: self.table.clone() });
+                plain = Arc::new(PlainWriter {
+                    table: self.table.clone(),
+                });
                 &plain
             }
         };
@@ -509,7 +575,10 @@ impl<T: TableEntity> TableQuery<T> {
             writer: &**writer,
             decide: |row| ready(decide(row)).boxed(),
             is_in_set: |row: &Entity| {
-                !row_filter.removes(row) && filter.as_ref().is_none_or(|filter: &Filter| filter.matches(row))
+                !row_filter.removes(row)
+                    && filter
+                        .as_ref()
+                        .is_none_or(|filter: &Filter| filter.matches(row))
             },
             concurrency: shared.concurrency,
             attempts: shared.attempts,
@@ -537,7 +606,10 @@ impl<T: TableEntity> TableQuery<T> {
 /// # Errors
 /// Fails if the row is not a `T`, if `change` fails or changes the key, or if a value cannot be stored.
 #[doc(hidden)]
-pub fn changed<T: TableEntity>(old: &Entity, change: impl Fn(&mut T) -> Result<()>) -> Result<Entity> {
+pub fn changed<T: TableEntity>(
+    old: &Entity,
+    change: impl Fn(&mut T) -> Result<()>,
+) -> Result<Entity> {
     let mut value = T::from_entity(old.clone())?;
     change(&mut value)?;
     T::SCHEMA.updated(old, value.to_logical()?)

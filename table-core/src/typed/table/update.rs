@@ -62,7 +62,9 @@ impl<T: TableEntity> Table<T> {
     async fn write_back(&self, read: &Entity, value: &T) -> Result<T> {
         let version = read.version()?;
         let entity = T::SCHEMA.updated(read, value.to_entity()?)?;
-        let written = self.write(Operation::Replace(entity.clone(), version)).await?;
+        let written = self
+            .write(Operation::Replace(entity.clone(), version))
+            .await?;
         let stored = T::from_entity(entity.with_system(written.etag, None));
         stored.map_err(|error| error.with_outcome(Outcome::Applied))
     }
@@ -88,7 +90,12 @@ impl<T: TableEntity> Table<T> {
     /// more. For example, another writer deletes the source during the move, and the move fails with *entity not found*. The
     /// outcome is *applied* if the copy has replaced an entity, which is gone then, or may have replaced one, or if the copy
     /// cannot be removed.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
+    pub async fn move_to(
+        &self,
+        key: impl KeyOf<T>,
+        target: &Self,
+        to: impl KeyOf<T>,
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(own_key_error(&key));
@@ -108,7 +115,13 @@ impl<T: TableEntity> Table<T> {
         }
     }
 
-    async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
+    async fn try_move(
+        &self,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+        copy: &mut Option<MovedCopy>,
+    ) -> Result<()> {
         let row = self.store().get(self.name(), key, None).await?;
         let row = row.ok_or_else(|| self.shared().not_found(key))?;
         let version = row.version()?;
@@ -116,22 +129,36 @@ impl<T: TableEntity> Table<T> {
         // The target first: a crash between the two requests leaves two entities. In the other order it would leave none.
         if T::SCHEMA.may_be_newer() {
             let replaced = target.shared().replaceable_version(T::SCHEMA, to).await?;
-            let written = match target.write(insert_or_replace_at(moved, replaced.clone())).await {
+            let written = match target
+                .write(insert_or_replace_at(moved, replaced.clone()))
+                .await
+            {
                 // Not the error of a missing source.
-                Err(error) if error.is_conflict() => return Err(target.shared().precondition_failed(to)),
+                Err(error) if error.is_conflict() => {
+                    return Err(target.shared().precondition_failed(to));
+                }
                 written => written?,
             };
-            *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag, copy.as_ref()));
+            *copy = Some(MovedCopy::over(
+                replaced.as_ref(),
+                written.etag,
+                copy.as_ref(),
+            ));
         } else {
             let written = target.write(Operation::InsertOrReplace(moved)).await?;
             *copy = Some(MovedCopy::over_anything(written.etag));
         }
-        self.write(Operation::Delete(key.clone(), version)).await.map(drop)
+        self.write(Operation::Delete(key.clone(), version))
+            .await
+            .map(drop)
     }
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
         let Some(copy) = copy else { return error };
-        copy.remove_after(error, |version| self.write(Operation::Delete(to.clone(), version.into()))).await
+        copy.remove_after(error, |version| {
+            self.write(Operation::Delete(to.clone(), version.into()))
+        })
+        .await
     }
 }

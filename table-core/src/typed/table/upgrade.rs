@@ -118,7 +118,10 @@ pub struct UpgradeRow {
 
 impl From<Entity> for UpgradeRow {
     fn from(entity: Entity) -> Self {
-        Self { entity, state: None }
+        Self {
+            entity,
+            state: None,
+        }
     }
 }
 
@@ -127,11 +130,20 @@ impl UpgradePage {
     ///
     /// # Errors
     /// Returns the errors of the query.
-    pub async fn of_query<T: FromEntity>(query: &TableQuery<T, Entity>, from: Option<&str>) -> Result<Self> {
+    pub async fn of_query<T: FromEntity>(
+        query: &TableQuery<T, Entity>,
+        from: Option<&str>,
+    ) -> Result<Self> {
         let from = from.map(str::parse::<Continuation>).transpose()?;
         let ReadablePage { page, unreadable } = query.readable_page(from.as_ref()).await?;
-        let next = page.continuation.map(|continuation| continuation.to_string());
-        Ok(Self { rows: page.items.into_iter().map(UpgradeRow::from).collect(), unreadable, next })
+        let next = page
+            .continuation
+            .map(|continuation| continuation.to_string());
+        Ok(Self {
+            rows: page.items.into_iter().map(UpgradeRow::from).collect(),
+            unreadable,
+            next,
+        })
     }
 }
 
@@ -181,7 +193,10 @@ const MAX_LISTED: usize = 100;
 impl UpgradeReport {
     /// Returns the number of rows of older schema versions that were read.
     pub fn older(&self) -> u64 {
-        self.versions.range(..i64::from(self.version)).map(|(_, rows)| rows).sum()
+        self.versions
+            .range(..i64::from(self.version))
+            .map(|(_, rows)| rows)
+            .sum()
     }
 
     /// Returns the number of converted entities.
@@ -216,7 +231,12 @@ enum RowResult {
 impl<T: TableEntity> Upgrade<T> {
     /// Creates the upgrade of a handle.
     pub fn new(rows: impl UpgradeRows<T> + 'static, concurrency: usize) -> Self {
-        Self { rows: Arc::new(rows), from: None, concurrency: concurrency.max(1), progress: None }
+        Self {
+            rows: Arc::new(rows),
+            from: None,
+            concurrency: concurrency.max(1),
+            progress: None,
+        }
     }
 
     /// Continues an interrupted upgrade after the rows that it had done.
@@ -265,8 +285,12 @@ impl<T: TableEntity> Upgrade<T> {
         loop {
             let page = self.rows.page(from.as_deref()).await?;
             let rows = page.rows.len() + page.unreadable.len();
-            page.next.as_deref().map_or(Ok(()), |next| cycles.add(next, rows))?;
-            page.unreadable.into_iter().for_each(|row| diff.add_unreadable(row));
+            page.next
+                .as_deref()
+                .map_or(Ok(()), |next| cycles.add(next, rows))?;
+            page.unreadable
+                .into_iter()
+                .for_each(|row| diff.add_unreadable(row));
             let checks = stream::iter(page.rows).map(|row| async {
                 let checked = self.rows.check(&row).await;
                 (row.entity, checked)
@@ -276,7 +300,10 @@ impl<T: TableEntity> Upgrade<T> {
                 diff.add(T::SCHEMA, &entity);
                 match checked {
                     Err(error) if !error.is_of_one_entity() => return Err(error),
-                    Err(error) => diff.list_unreadable(UnreadableEntity { key: entity.key().clone(), error }),
+                    Err(error) => diff.list_unreadable(UnreadableEntity {
+                        key: entity.key().clone(),
+                        error,
+                    }),
                     Ok(()) => {}
                 }
             }
@@ -290,14 +317,22 @@ impl<T: TableEntity> Upgrade<T> {
     /// Reads each row once, and converts the rows of older versions if `write` is set.
     async fn pass(&self, write: bool) -> Result<UpgradeReport> {
         let cursor = self.from.clone();
-        let mut report = UpgradeReport { version: T::SCHEMA.version, cursor, ..UpgradeReport::default() };
+        let mut report = UpgradeReport {
+            version: T::SCHEMA.version,
+            cursor,
+            ..UpgradeReport::default()
+        };
         let mut cycles = CycleDetector::default();
         loop {
             let from = report.cursor.take();
-            let UpgradePage { rows, unreadable, next } =
-                self.rows.page(from.as_ref().map(|from| &*from.0)).await?;
+            let UpgradePage {
+                rows,
+                unreadable,
+                next,
+            } = self.rows.page(from.as_ref().map(|from| &*from.0)).await?;
             let found = rows.len() + unreadable.len();
-            next.as_deref().map_or(Ok(()), |next| cycles.add(next, found))?;
+            next.as_deref()
+                .map_or(Ok(()), |next| cycles.add(next, found))?;
             report.rows += found as u64;
             unreadable.into_iter().for_each(|row| report.fail(row));
             let work = stream::iter(rows).map(|row| upgrade_row(&*self.rows, row, write));
@@ -343,7 +378,9 @@ async fn upgrade_row<T: TableEntity>(
 ) -> Result<RowResult> {
     let key = row.entity.key().clone();
     let version = match T::SCHEMA.stored_version(&row.entity) {
-        Ok(version) if version >= i64::from(T::SCHEMA.version) => return Ok(RowResult::Current(version)),
+        Ok(version) if version >= i64::from(T::SCHEMA.version) => {
+            return Ok(RowResult::Current(version));
+        }
         Ok(version) => version,
         Err(error) => return Ok(RowResult::Failed(None, UnreadableEntity { key, error })),
     };
@@ -353,9 +390,10 @@ async fn upgrade_row<T: TableEntity>(
     };
     match done {
         Ok(written) => Ok(RowResult::Older(version, written)),
-        Err(error) if error.is_of_one_entity() => {
-            Ok(RowResult::Failed(Some(version), UnreadableEntity { key, error }))
-        }
+        Err(error) if error.is_of_one_entity() => Ok(RowResult::Failed(
+            Some(version),
+            UnreadableEntity { key, error },
+        )),
         Err(error) => Err(error),
     }
 }
@@ -438,7 +476,8 @@ impl<T: TableEntity> Table<T> {
 #[async_trait]
 impl<T: TableEntity> UpgradeRows<T> for Table<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
-        self.shared().check_no_index(T::SCHEMA.indexes.first(), "an upgrade")?;
+        self.shared()
+            .check_no_index(T::SCHEMA.indexes.first(), "an upgrade")?;
         UpgradePage::of_query(&self.query().with_hidden().project::<Entity>(), from).await
     }
 
@@ -449,12 +488,17 @@ impl<T: TableEntity> UpgradeRows<T> for Table<T> {
         while T::SCHEMA.stored_version(&row)? < i64::from(T::SCHEMA.version) {
             let key = row.key().clone();
             let version = row.version()?;
-            match self.write(Operation::Replace(converted::<T>(&row)?, version)).await {
+            match self
+                .write(Operation::Replace(converted::<T>(&row)?, version))
+                .await
+            {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_entity_not_found() => return Ok(false),
                 Err(error) => conflicts.wait(error).await?,
             }
-            let Some(now) = self.store().get(self.name(), &key, None).await? else { return Ok(false) };
+            let Some(now) = self.store().get(self.name(), &key, None).await? else {
+                return Ok(false);
+            };
             row = now;
         }
         Ok(false)

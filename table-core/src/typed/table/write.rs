@@ -35,8 +35,14 @@ impl<T: TableEntity> Table<T> {
         loop {
             // The condition is the ETag of this read, or that there is no entity. A write without a condition could
             // replace an entity that a later program has written in a later schema version since.
-            let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
-            match self.write(insert_or_replace_at(entity.clone(), stored)).await {
+            let stored = self
+                .shared()
+                .replaceable_version(T::SCHEMA, entity.key())
+                .await?;
+            match self
+                .write(insert_or_replace_at(entity.clone(), stored))
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
@@ -70,7 +76,10 @@ impl<T: TableEntity> Table<T> {
         self.permit_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
-            let stored = self.shared().patchable_version(T::SCHEMA, entity.key()).await?;
+            let stored = self
+                .shared()
+                .patchable_version(T::SCHEMA, entity.key())
+                .await?;
             let written = match stored {
                 None => self.insert_over_due(entity.clone()).await,
                 stored => self.write(insert_or_merge_at(entity.clone(), stored)).await,
@@ -90,11 +99,16 @@ impl<T: TableEntity> Table<T> {
         loop {
             let stored = self.store().get(self.name(), entity.key(), None).await?;
             let base = match &stored {
-                Some(stored) if !self.shows_hidden() => T::SCHEMA.merge_base(stored, self.store().now())?,
+                Some(stored) if !self.shows_hidden() => {
+                    T::SCHEMA.merge_base(stored, self.store().now())?
+                }
                 stored => stored.as_ref(),
             };
             let written = match base {
-                Some(base) => self.write(replace_by_merged(T::SCHEMA, base, &entity)?).await,
+                Some(base) => {
+                    self.write(replace_by_merged(T::SCHEMA, base, &entity)?)
+                        .await
+                }
                 None => self.insert_over_due(entity.clone()).await,
             };
             match written {
@@ -130,7 +144,8 @@ impl<T: TableEntity> Table<T> {
     /// - the entity does not exist, or
     /// - the value has no ETag; give the version to [`replace_if`](Self::replace_if).
     pub async fn replace(&self, entity: &T) -> Result<Written> {
-        self.write(replace(entity, entity.own_version()?.into())?).await
+        self.write(replace(entity, entity.own_version()?.into())?)
+            .await
     }
 
     /// Replaces the entity if it is in the given version ([`IfMatch::Any`]: in any version).
@@ -150,9 +165,15 @@ impl<T: TableEntity> Table<T> {
         self.permit_write(entity.key(), "a replace").await?;
         loop {
             // As in `upsert`: the read shows the schema version, and the write depends on the ETag that was read.
-            let stored = self.shared().replaceable_version(T::SCHEMA, entity.key()).await?;
+            let stored = self
+                .shared()
+                .replaceable_version(T::SCHEMA, entity.key())
+                .await?;
             let stored = stored.ok_or_else(|| self.shared().not_found(entity.key()))?;
-            match self.write(Operation::Replace(entity.clone(), stored.into())).await {
+            match self
+                .write(Operation::Replace(entity.clone(), stored.into()))
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
@@ -164,7 +185,9 @@ impl<T: TableEntity> Table<T> {
     /// # Errors
     /// Fails if another writer changed the entity or if it does not exist.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
-        self.write(Operation::Delete(key.into_key(), version.into())).await.map(drop)
+        self.write(Operation::Delete(key.into_key(), version.into()))
+            .await
+            .map(drop)
     }
 
     /// Deletes the entity if it has not changed since it was read: its ETag must be the value of the `#[etag]` field.
@@ -188,7 +211,9 @@ impl<T: TableEntity> Table<T> {
     }
 
     pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
-        let _plain = self.permit_write(operation.key(), operation.kind().name()).await?;
+        let _plain = self
+            .permit_write(operation.key(), operation.kind().name())
+            .await?;
         self.store().write(self.name(), operation).await
     }
 }
@@ -211,7 +236,11 @@ pub(super) fn insert_or_merge_at(entity: Entity, stored: Option<ETag>) -> Operat
 }
 
 /// Returns the write that replaces a stored entity by the entity after a merge of `over`.
-pub(super) fn replace_by_merged(schema: &Schema, stored: &Entity, over: &Entity) -> Result<Operation> {
+pub(super) fn replace_by_merged(
+    schema: &Schema,
+    stored: &Entity,
+    over: &Entity,
+) -> Result<Operation> {
     let merged = schema.merged(stored, over)?.with_system(None, None);
     Ok(Operation::Replace(merged, stored.version()?))
 }
@@ -221,7 +250,10 @@ pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Op
 }
 
 pub(super) fn delete<E: TableEntity>(entity: &E) -> Result<Operation> {
-    Ok(Operation::Delete(entity.entity_key()?.into_key(), entity.own_version()?.into()))
+    Ok(Operation::Delete(
+        entity.entity_key()?.into_key(),
+        entity.own_version()?.into(),
+    ))
 }
 
 /// Partial updates.
@@ -278,7 +310,12 @@ impl<T: TableEntity> Table<T> {
         loop {
             match (self.merge_versioned(&entity, &version).await, &version) {
                 (Err(error), IfMatch::Any) => {
-                    conflicts.wait_if(error.is_precondition_failed() && !error.is_ambiguous(), error).await?;
+                    conflicts
+                        .wait_if(
+                            error.is_precondition_failed() && !error.is_ambiguous(),
+                            error,
+                        )
+                        .await?;
                 }
                 (done, _) => return done,
             }
@@ -286,8 +323,12 @@ impl<T: TableEntity> Table<T> {
     }
 
     async fn merge_versioned(&self, entity: &Entity, version: &IfMatch) -> Result<Written> {
-        let read = self.shared().check_schema(T::SCHEMA, entity.key(), version).await?;
-        self.write(Operation::Merge(entity.clone(), IfMatch::Exactly(read))).await
+        let read = self
+            .shared()
+            .check_schema(T::SCHEMA, entity.key(), version)
+            .await?;
+        self.write(Operation::Merge(entity.clone(), IfMatch::Exactly(read)))
+            .await
     }
 }
 
@@ -301,8 +342,16 @@ pub(super) const fn must_read_first(schema: &Schema, version: &IfMatch) -> bool 
 impl Shared {
     /// Returns the ETag of the stored entity, if it exists, and checks that a patch of this schema may change it.
     /// 1 request.
-    pub(super) async fn patchable_version(&self, schema: &'static Schema, key: &Key) -> Result<Option<ETag>> {
-        let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
+    pub(super) async fn patchable_version(
+        &self,
+        schema: &'static Schema,
+        key: &Key,
+    ) -> Result<Option<ETag>> {
+        let Some(entity) = self
+            .store
+            .get(&self.name, key, Some(&discriminating(schema)))
+            .await?
+        else {
             return Ok(None);
         };
         if !self.extra_rows.hidden && schema.merge_base(&entity, self.store.now())?.is_none() {
@@ -319,7 +368,11 @@ impl Shared {
         schema: &'static Schema,
         key: &Key,
     ) -> Result<Option<ETag>> {
-        let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
+        let Some(entity) = self
+            .store
+            .get(&self.name, key, Some(&discriminating(schema)))
+            .await?
+        else {
             return Ok(None);
         };
         schema.check_replaceable(&entity)?;
@@ -335,7 +388,10 @@ impl Shared {
         version: &IfMatch,
     ) -> Result<ETag> {
         version.check_form(key)?;
-        let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
+        let entity = self
+            .store
+            .get(&self.name, key, Some(&discriminating(schema)))
+            .await?;
         let entity = entity.filter(|row| !self.hides_row_of(schema, row));
         let entity = entity.ok_or_else(|| self.not_found(key))?;
         let etag = stored_etag(&entity)?;
@@ -351,14 +407,28 @@ impl Shared {
 /// # Errors
 /// Fails if the store returned none.
 pub(super) fn stored_etag(entity: &Entity) -> Result<ETag> {
-    entity.etag().cloned().ok_or_else(|| Error::missing_etag(entity.key()))
+    entity
+        .etag()
+        .cloned()
+        .ok_or_else(|| Error::missing_etag(entity.key()))
 }
 
 /// Returns the properties that say which type and schema version a stored entity has, and whether it is hidden.
 pub(super) fn discriminating(schema: &Schema) -> Select {
     let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
-    let times = schema.expiry.iter().flat_map(|expiry| expiry.names()).map(|name| &**name);
-    Select::new(schema.discriminator.property().into_iter().chain(versions).chain(times))
+    let times = schema
+        .expiry
+        .iter()
+        .flat_map(|expiry| expiry.names())
+        .map(|name| &**name);
+    Select::new(
+        schema
+            .discriminator
+            .property()
+            .into_iter()
+            .chain(versions)
+            .chain(times),
+    )
 }
 
 impl Schema {
@@ -373,7 +443,9 @@ impl Schema {
         if stored == i64::from(self.version) || self.is_later_but_readable(entity)? {
             return Ok(());
         }
-        let Self { rust_name, version, .. } = self;
+        let Self {
+            rust_name, version, ..
+        } = self;
         Err(Error::invalid_request(format!(
             "{} is stored in version {stored} of the schema of {rust_name}, and the merge is of version {version}: \
              use `update`, which converts an entity of an older version",
@@ -390,18 +462,31 @@ impl Schema {
         self.check_patchable(stored)?;
         let mut merged = stored.clone();
         self.remove_split_values(over, &mut merged);
-        merged.properties_mut().merge(Self::without_version(over.clone()).properties());
+        merged
+            .properties_mut()
+            .merge(Self::without_version(over.clone()).properties());
         Ok(merged)
     }
 }
 
 fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
-    let Some(name) = schema.discriminator.property() else { return Ok(()) };
+    let Some(name) = schema.discriminator.property() else {
+        return Ok(());
+    };
     match entity.get(name) {
         Some(ValueRef::String(text)) if text == schema.type_name => Ok(()),
         found => {
-            let found = found.map_or_else(|| "no such property".to_owned(), |found| format!("{found:?}"));
-            Err(Error::decode(schema.rust_name, entity.key(), name, format!("{:?}", schema.type_name), found))
+            let found = found.map_or_else(
+                || "no such property".to_owned(),
+                |found| format!("{found:?}"),
+            );
+            Err(Error::decode(
+                schema.rust_name,
+                entity.key(),
+                name,
+                format!("{:?}", schema.type_name),
+                found,
+            ))
         }
     }
 }

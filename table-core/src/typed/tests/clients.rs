@@ -98,7 +98,9 @@ fn dotnet_writes_seven_decimals_and_enums_as_text() {
     let of_dotnet = Order {
         status: Status::Other("Reopened".to_owned()),
         placed: "2024-05-01T12:00:00.1234567Z".parse().unwrap(),
-        etag: Some(ETag::from("W/\"datetime'2024-05-01T12%3A00%3A01.1234567Z'\"")),
+        etag: Some(ETag::from(
+            "W/\"datetime'2024-05-01T12%3A00%3A01.1234567Z'\"",
+        )),
         ..expected()
     };
     assert_eq!(order, of_dotnet);
@@ -109,5 +111,8 @@ fn a_number_that_does_not_fit_is_an_error() {
     let broken = r#"{"PartitionKey":"all","RowKey":"0000000007","Count":3.5}"#;
     let entity: Entity = serde_json::from_str(broken).unwrap();
     let error = Order::from_entity(entity).unwrap_err().to_string();
-    assert!(error.contains("'Count'") && error.contains("Int64"), "{error}");
+    assert!(
+        error.contains("'Count'") && error.contains("Int64"),
+        "{error}"
+    );
 }

@@ -46,7 +46,10 @@ fn stored<T: Property>(value: &T) -> EdmValue {
 }
 
 fn key<T: KeyPart>(value: &T) -> String {
-    KeyBuilder::new("RowKey", "{v}").part("v", value, PartFormat::PLAIN).unwrap().finish()
+    KeyBuilder::new("RowKey", "{v}")
+        .part("v", value, PartFormat::PLAIN)
+        .unwrap()
+        .finish()
 }
 
 fn parsed<T: KeyPart>(text: &str) -> crate::Result<T> {
@@ -59,7 +62,11 @@ fn an_enum_is_an_integer() {
     assert_eq!(Level::KEY_TYPE, KeyPartType::I32);
     assert_eq!(stored(&Level::High), EdmValue::Int32(10));
     assert_eq!(Level::read(ValueRef::Int32(1)).unwrap(), Level::Low);
-    assert_eq!(Level::read(ValueRef::Int64(10)).unwrap(), Level::High, "another client's width");
+    assert_eq!(
+        Level::read(ValueRef::Int64(10)).unwrap(),
+        Level::High,
+        "another client's width"
+    );
     let error = Level::read(ValueRef::Int32(2)).unwrap_err().to_string();
     assert!(
         error.starts_with("expected one of 1, 10, found 2") && error.contains("#[entity(other)]"),
@@ -74,7 +81,10 @@ fn an_enum_is_an_integer() {
 
 #[test]
 fn an_unknown_value_is_kept() {
-    assert_eq!(State::read(ValueRef::String("done")).unwrap(), State::Closed);
+    assert_eq!(
+        State::read(ValueRef::String("done")).unwrap(),
+        State::Closed
+    );
     let later = State::read(ValueRef::String("paused")).unwrap();
     assert_eq!(later, State::Other("paused".into()));
     assert_eq!(stored(&later), "paused".into());
@@ -82,17 +92,31 @@ fn an_unknown_value_is_kept() {
     assert_eq!(parsed::<State>("paused").unwrap(), later);
     assert_eq!(Grade::read(ValueRef::Int32(7)).unwrap(), Grade::Other(7));
     assert_eq!(stored(&Grade::Other(7)), EdmValue::Int32(7));
-    assert_eq!(parsed::<Grade>(&key(&Grade::Other(-3))).unwrap(), Grade::Other(-3));
+    assert_eq!(
+        parsed::<Grade>(&key(&Grade::Other(-3))).unwrap(),
+        Grade::Other(-3)
+    );
     assert_eq!(Grade::read(ValueRef::Int32(1)).unwrap(), Grade::First);
-    assert!(State::read(ValueRef::Int32(1)).is_err(), "another type is no unknown value");
+    assert!(
+        State::read(ValueRef::Int32(1)).is_err(),
+        "another type is no unknown value"
+    );
 }
 
 /// A variant without the value can be read. A write would lose the value.
 #[test]
 fn a_variant_without_the_value_is_not_written() {
-    assert_eq!(Kind::read(ValueRef::String("robot")).unwrap(), Kind::Unknown);
-    let error = written(|sink| Kind::Unknown.write(sink)).unwrap_err().to_string();
-    assert!(error.contains("Kind::Unknown") && error.contains("Other(String)"), "{error}");
+    assert_eq!(
+        Kind::read(ValueRef::String("robot")).unwrap(),
+        Kind::Unknown
+    );
+    let error = written(|sink| Kind::Unknown.write(sink))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("Kind::Unknown") && error.contains("Other(String)"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -114,11 +138,19 @@ struct Task {
 
 #[test]
 fn an_entity_has_enums_in_key_and_properties() {
-    let task = Task { state: State::Other("paused".into()), id: 1, level: Level::High, kind: None };
+    let task = Task {
+        state: State::Other("paused".into()),
+        id: 1,
+        level: Level::High,
+        kind: None,
+    };
     let entity = task.to_entity().unwrap();
     assert_eq!(entity.key().row(), "paused_0000000001");
     assert_eq!(Task::from_entity(entity).unwrap(), task);
     let filter = Task::LEVEL.ge(Level::Low).into_filter().unwrap();
     assert_eq!(filter.to_string(), "level ge 1");
-    assert!(Task::KIND.eq(Kind::Unknown).into_filter().is_err(), "the unknown value has no text to compare");
+    assert!(
+        Task::KIND.eq(Kind::Unknown).into_filter().is_err(),
+        "the unknown value has no text to compare"
+    );
 }

@@ -22,17 +22,36 @@ fn a_comparison_has_the_stored_type() {
     assert_eq!(filter(AGE.exact_width().gt(30)), Filter::gt("Age", 30i64));
     assert_eq!(filter(NAME.le(&zed)), Filter::le("Name", "Z"));
     assert_eq!(filter(NAME.eq("Ken")), Filter::eq("Name", "Ken"));
-    assert_eq!(filter(NAME.ne(String::from("Ken"))), Filter::ne("Name", "Ken"));
-    assert_eq!(filter(SERIAL.lt(7)), Filter::lt("Serial", "00000000000000000007"));
-    assert_eq!(filter(AGE.exact_width().compare(Comparison::LessThan, 3)), Filter::lt("Age", 3i64));
+    assert_eq!(
+        filter(NAME.ne(String::from("Ken"))),
+        Filter::ne("Name", "Ken")
+    );
+    assert_eq!(
+        filter(SERIAL.lt(7)),
+        Filter::lt("Serial", "00000000000000000007")
+    );
+    assert_eq!(
+        filter(AGE.exact_width().compare(Comparison::LessThan, 3)),
+        Filter::lt("Age", 3i64)
+    );
     assert_eq!(filter(SMALL.gt(30)), Filter::gt("Small", 30));
-    assert_eq!(filter(NAME.starts_with("K")), Filter::starts_with("Name", "K"));
+    assert_eq!(
+        filter(NAME.starts_with("K")),
+        Filter::starts_with("Name", "K")
+    );
 }
 
 #[test]
 fn conditions_combine() {
-    let both = filter(SMALL.ge(30).and(!NAME.eq("Ken")).or(BADGE.exact_width().eq(1)));
-    let expected = Filter::ge("Small", 30).and(!Filter::eq("Name", "Ken")).or(Filter::eq("Badge", 1i64));
+    let both = filter(
+        SMALL
+            .ge(30)
+            .and(!NAME.eq("Ken"))
+            .or(BADGE.exact_width().eq(1)),
+    );
+    let expected = Filter::ge("Small", 30)
+        .and(!Filter::eq("Name", "Ken"))
+        .or(Filter::eq("Badge", 1i64));
     assert_eq!(both, expected);
 }
 
@@ -40,7 +59,10 @@ fn conditions_combine() {
 fn a_value_that_cannot_be_stored_surfaces_with_the_filter() {
     let condition = AGE.gt(30).or(!BADGE.eq(u64::MAX));
     let error = condition.into_filter().unwrap_err().to_string();
-    assert!(error.contains("'Badge'") && error.contains("18446744073709551615"), "{error}");
+    assert!(
+        error.contains("'Badge'") && error.contains("18446744073709551615"),
+        "{error}"
+    );
 }
 
 fn holds(comparison: Comparison, value: i64, literal: i64) -> bool {
@@ -74,8 +96,10 @@ fn comparisons_find_all_numbers_that_reads_accept() {
             for value in stored {
                 let holds = holds(comparison, i64::from(value), literal);
                 let row = Entity::new("p", "r").unwrap();
-                let (narrow, wide) =
-                    (row.clone().with("Balance", value), row.with("Balance", i64::from(value)));
+                let (narrow, wide) = (
+                    row.clone().with("Balance", value),
+                    row.with("Balance", i64::from(value)),
+                );
                 assert_eq!(
                     (found.matches(&narrow), found.matches(&wide)),
                     (holds, holds),
@@ -84,14 +108,21 @@ fn comparisons_find_all_numbers_that_reads_accept() {
             }
             for value in [i64::MIN, low - 1, high + 1, i64::MAX] {
                 let row = Entity::new("p", "r").unwrap().with("Balance", value);
-                assert_eq!(found.matches(&row), holds(comparison, value, literal), "{found} on {value}");
+                assert_eq!(
+                    found.matches(&row),
+                    holds(comparison, value, literal),
+                    "{found} on {value}"
+                );
             }
         }
     }
     assert_eq!(filter(BALANCE.lt(high + 1)).comparisons(), 2);
     assert_eq!(filter(BALANCE.gt(high + 1)).comparisons(), 1);
     assert_eq!(filter(AGE.ne(40)).to_string(), "Age ne 40L and Age ne 40");
-    assert_eq!(filter(!AGE.le(40)).to_string(), "not (Age le 40L or Age le 40)");
+    assert_eq!(
+        filter(!AGE.le(40)).to_string(),
+        "not (Age le 40L or Age le 40)"
+    );
     assert_eq!(filter(NAME.exact_width().eq("Ken")), filter(NAME.eq("Ken")));
 }
 
@@ -101,24 +132,62 @@ fn comparisons_find_all_numbers_that_reads_accept() {
 fn a_comparison_of_a_double_finds_whole_numbers() {
     const PRICE: Field<Employee, f64> = Field::new("Price");
     let (int32, int64) = (f64::from(i32::MAX), i64::MAX as f64);
-    let mut literals = vec![0.0, -0.0, 0.5, -0.5, 119.5, 120.0, 1e18 + 2048.0, 9_007_199_254_740_992.0];
+    let mut literals = vec![
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        119.5,
+        120.0,
+        1e18 + 2048.0,
+        9_007_199_254_740_992.0,
+    ];
     for limit in [int32, -int32 - 1.0, int64, -int64, 1e300, f64::INFINITY] {
-        literals.extend([limit, -limit, limit - 0.5, limit + 0.5, limit + 1.0, limit - 1.0]);
+        literals.extend([
+            limit,
+            -limit,
+            limit - 0.5,
+            limit + 0.5,
+            limit + 1.0,
+            limit - 1.0,
+        ]);
     }
     let mut rows: Vec<EdmValue> = Vec::new();
     for literal in &literals {
         let whole = *literal as i64;
         let near = [whole.saturating_sub(1), whole, whole.saturating_add(1)];
         rows.extend(near.iter().map(|n| EdmValue::from(*n)));
-        rows.extend(near.iter().filter_map(|n| i32::try_from(*n).ok()).map(EdmValue::from));
-        rows.extend([*literal, literal.next_up(), literal.next_down(), literal - 0.25].map(EdmValue::from));
+        rows.extend(
+            near.iter()
+                .filter_map(|n| i32::try_from(*n).ok())
+                .map(EdmValue::from),
+        );
+        rows.extend(
+            [
+                *literal,
+                literal.next_up(),
+                literal.next_down(),
+                literal - 0.25,
+            ]
+            .map(EdmValue::from),
+        );
     }
     use Comparison::{Equal, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, NotEqual};
-    for comparison in [Equal, NotEqual, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual] {
+    for comparison in [
+        Equal,
+        NotEqual,
+        GreaterThan,
+        GreaterThanOrEqual,
+        LessThan,
+        LessThanOrEqual,
+    ] {
         for literal in &literals {
             let found = filter(PRICE.compare(comparison, *literal));
             assert!(found.comparisons() <= 3, "{found}");
-            for value in rows.iter().filter(|value| f64::read(value.as_ref()).is_ok()) {
+            for value in rows
+                .iter()
+                .filter(|value| f64::read(value.as_ref()).is_ok())
+            {
                 let row = Entity::new("p", "r").unwrap().with("Price", value.clone());
                 let order = match value {
                     EdmValue::Double(value) => value.partial_cmp(literal),
@@ -138,11 +207,23 @@ fn a_comparison_of_a_double_finds_whole_numbers() {
             }
         }
     }
-    assert_eq!(filter(PRICE.gt(9.5)).to_string(), "Price gt 9.5 or Price ge 10");
-    assert_eq!(filter(PRICE.le(120.0)).to_string(), "Price le 120.0 or Price le 120");
+    assert_eq!(
+        filter(PRICE.gt(9.5)).to_string(),
+        "Price gt 9.5 or Price ge 10"
+    );
+    assert_eq!(
+        filter(PRICE.le(120.0)).to_string(),
+        "Price le 120.0 or Price le 120"
+    );
     assert_eq!(filter(PRICE.eq(9.5)).to_string(), "Price eq 9.5");
-    assert_eq!(filter(PRICE.ne(9.0)).to_string(), "Price ne 9.0 and Price ne 9");
-    assert_eq!(filter(PRICE.exact_width().gt(9.0)), Filter::gt("Price", 9.0));
+    assert_eq!(
+        filter(PRICE.ne(9.0)).to_string(),
+        "Price ne 9.0 and Price ne 9"
+    );
+    assert_eq!(
+        filter(PRICE.exact_width().gt(9.0)),
+        Filter::gt("Price", 9.0)
+    );
     assert_eq!(filter(PRICE.gt(f64::NAN)).comparisons(), 1);
 }
 
@@ -151,5 +232,9 @@ fn exactly(value: i64, literal: f64) -> Option<Ordering> {
     let whole = literal.clamp(-1e19, 1e19).floor();
     let by_whole = i128::from(value).cmp(&(whole as i128));
     // With equal integer parts, a literal with a fraction is the greater number.
-    Some(if by_whole.is_eq() && whole < literal { Ordering::Less } else { by_whole })
+    Some(if by_whole.is_eq() && whole < literal {
+        Ordering::Less
+    } else {
+        by_whole
+    })
 }

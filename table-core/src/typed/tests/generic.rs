@@ -48,6 +48,15 @@ fn a_generic_entity_reads_back() {
     assert_eq!(Words::key("a", 1).unwrap(), envelope.entity_key().unwrap());
     assert_eq!(Words::SCHEMA.row_key, "{type}");
     let patch = Words::patch().plain(8).body(vec![]).r#match(1);
-    assert_eq!(format!("{patch:?}"), r#"EnvelopePatch{"body", "plain", "match"}"#);
-    assert!(Words::MATCH.eq(3).and(Words::PLAIN.gt(1)).into_filter().is_ok());
+    assert_eq!(
+        format!("{patch:?}"),
+        r#"EnvelopePatch{"body", "plain", "match"}"#
+    );
+    assert!(
+        Words::MATCH
+            .eq(3)
+            .and(Words::PLAIN.gt(1))
+            .into_filter()
+            .is_ok()
+    );
 }

@@ -40,16 +40,26 @@ fn reading() -> Entity {
 fn numbered(entity: &Entity, before: usize) -> Entity {
     let mut dictionary = PropertyDictionary::default();
     for n in 0..before {
-        dictionary.add(format!("\x05\x04\0{n:04}").as_bytes()).unwrap();
+        dictionary
+            .add(format!("\x05\x04\0{n:04}").as_bytes())
+            .unwrap();
     }
-    let (stamp, mut row) = (Stamp { version: 1, time: Ticks::MIN }, Vec::new());
+    let (stamp, mut row) = (
+        Stamp {
+            version: 1,
+            time: Ticks::MIN,
+        },
+        Vec::new(),
+    );
     stamp.push_bytes(&mut row);
-    let mut number = |entry: &[u8]| Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
+    let mut number =
+        |entry: &[u8]| Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
     let mut rest = entity.properties().as_packed();
     while PropertyDictionary::pack_next(&mut rest, &mut row, &mut number).unwrap() {}
     let (table, query) = (TableName::new("Readings").unwrap(), Query::new());
     let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
-    scan.offer_numbered(&entity.key().to_sortable(), &row, &Arc::new(dictionary)).unwrap();
+    scan.offer_numbered(&entity.key().to_sortable(), &row, &Arc::new(dictionary))
+        .unwrap();
     scan.finish().items.remove(0)
 }
 
@@ -72,12 +82,22 @@ fn numbered_rows_are_decoded_like_packed_rows() {
     ];
     for case in cases {
         let plain = Reading::from_entity(case.clone()).map_err(|e| e.to_string());
-        for before in [0, 126, PropertyDictionary::MAX_ENTRIES - 2, PropertyDictionary::MAX_ENTRIES] {
+        for before in [
+            0,
+            126,
+            PropertyDictionary::MAX_ENTRIES - 2,
+            PropertyDictionary::MAX_ENTRIES,
+        ] {
             let read = Reading::from_entity(numbered(&case, before)).map_err(|e| e.to_string());
             assert_eq!(read, plain, "{before} earlier dictionary entries");
         }
     }
-    assert_eq!(Reading::from_entity(numbered(&reading(), 0)).unwrap().humidity, Some(40));
+    assert_eq!(
+        Reading::from_entity(numbered(&reading(), 0))
+            .unwrap()
+            .humidity,
+        Some(40)
+    );
 }
 
 #[test]
@@ -87,5 +107,8 @@ fn they_can_be_changed() {
     let (mut expected, copy) = (reading(), entity.clone());
     expected.properties_mut().set("Celsius", 21.5);
     assert_eq!(copy.properties(), expected.properties());
-    assert_eq!(numbered(&reading(), 0).detached().properties(), reading().properties());
+    assert_eq!(
+        numbered(&reading(), 0).detached().properties(),
+        reading().properties()
+    );
 }

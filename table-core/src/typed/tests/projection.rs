@@ -50,9 +50,19 @@ fn ken() -> Entity {
 
 #[test]
 fn a_projection_selects_its_properties() {
-    let expected = Select::new(["EntityType", "EntityVersion", "EntityReader", "Age", "Nickname", "Badge"]);
+    let expected = Select::new([
+        "EntityType",
+        "EntityVersion",
+        "EntityReader",
+        "Age",
+        "Nickname",
+        "Badge",
+    ]);
     assert_eq!(Card::select(), Some(expected));
-    assert_eq!(KeyOnly::select(), Some(Select::new(["EntityType", "EntityVersion", "EntityReader"])));
+    assert_eq!(
+        KeyOnly::select(),
+        Some(Select::new(["EntityType", "EntityVersion", "EntityReader"]))
+    );
     assert_eq!(Card::type_filter(), Employee::type_filter());
     assert_eq!(Card::requirements().encrypted, vec!["Badge"]);
     assert!(KeyOnly::requirements().encrypted.is_empty());
@@ -60,16 +70,28 @@ fn a_projection_selects_its_properties() {
 
 #[test]
 fn a_projection_reads_properties_and_keys() {
-    let card = Card { id: 223, age: 41, nickname: String::new(), badge: "7".into() };
+    let card = Card {
+        id: 223,
+        age: 41,
+        nickname: String::new(),
+        badge: "7".into(),
+    };
     assert_eq!(Card::from_entity(ken()).unwrap(), card);
     assert_eq!(KeyOnly::from_entity(ken()).unwrap().department, "Sales");
 }
 
 #[test]
 fn a_projection_reads_only_its_type_and_version() {
-    let other = Card::from_entity(ken().with("EntityType", "Department")).unwrap_err().to_string();
-    assert!(other.contains("cannot read Card") && other.contains("found \"Department\""), "{other}");
-    let newer = Card::from_entity(ken().with("EntityVersion", 2)).unwrap_err().to_string();
+    let other = Card::from_entity(ken().with("EntityType", "Department"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        other.contains("cannot read Card") && other.contains("found \"Department\""),
+        "{other}"
+    );
+    let newer = Card::from_entity(ken().with("EntityVersion", 2))
+        .unwrap_err()
+        .to_string();
     assert!(newer.contains("at most version 1"), "{newer}");
     assert_eq!(ken().get("EntityType"), Some(ValueRef::String("Employee")));
 }

@@ -33,27 +33,56 @@ enum AnyRow {
 }
 
 fn sales() -> Entity {
-    Department { name: "Sales".into(), headcount: 7 }.to_entity().unwrap()
+    Department {
+        name: "Sales".into(),
+        headcount: 7,
+    }
+    .to_entity()
+    .unwrap()
 }
 
 fn ken() -> Entity {
-    Employee { department: "Sales".into(), id: 1 }.to_entity().unwrap()
+    Employee {
+        department: "Sales".into(),
+        id: 1,
+    }
+    .to_entity()
+    .unwrap()
 }
 
 #[test]
 fn each_row_becomes_its_variant() {
-    let department = SalesRow::Department(Department { name: "Sales".into(), headcount: 7 });
+    let department = SalesRow::Department(Department {
+        name: "Sales".into(),
+        headcount: 7,
+    });
     assert_eq!(SalesRow::from_entity(sales()).unwrap(), department);
-    let employee = Employee { department: "Sales".into(), id: 1 };
-    assert_eq!(SalesRow::from_entity(ken()).unwrap(), SalesRow::Employee(employee));
+    let employee = Employee {
+        department: "Sales".into(),
+        id: 1,
+    };
+    assert_eq!(
+        SalesRow::from_entity(ken()).unwrap(),
+        SalesRow::Employee(employee)
+    );
 }
 
 #[test]
 fn another_row_is_an_error_or_the_other_variant() {
-    let entity = Entity::new("Sales", "x").unwrap().with("EntityType", "Task");
-    let error = SalesRow::from_entity(entity.clone()).unwrap_err().to_string();
-    assert!(error.contains("expected one of Department, Employee, found \"Task\""), "{error}");
-    assert_eq!(AnyRow::from_entity(entity.clone()).unwrap(), AnyRow::Other(entity));
+    let entity = Entity::new("Sales", "x")
+        .unwrap()
+        .with("EntityType", "Task");
+    let error = SalesRow::from_entity(entity.clone())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("expected one of Department, Employee, found \"Task\""),
+        "{error}"
+    );
+    assert_eq!(
+        AnyRow::from_entity(entity.clone()).unwrap(),
+        AnyRow::Other(entity)
+    );
 }
 
 #[test]

@@ -7,8 +7,17 @@ use crate::typed::{EntriesOf, IndexEntries, IndexedEntity, OneEntry, TableEntity
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(crate = crate, type = "Employee")]
-#[index(name, partition_key = "name_{name#16}", row_key = "by_{name}_{hired:04}_{department}_{id:06}")]
-#[index(login, partition_key = "{region}_{login#4}", row_key = "{login}", unique = "table")]
+#[index(
+    name,
+    partition_key = "name_{name#16}",
+    row_key = "by_{name}_{hired:04}_{department}_{id:06}"
+)]
+#[index(
+    login,
+    partition_key = "{region}_{login#4}",
+    row_key = "{login}",
+    unique = "table"
+)]
 #[index(city, row_key = "city_{city}", shape = list(bytes = 4096, overflow = blob))]
 #[index(street, row_key = "street_{city}", shape = list(overflow = entities))]
 struct Employee {
@@ -26,7 +35,15 @@ struct Employee {
 fn ken(login: Option<&str>) -> Employee {
     let text = |text: &str| text.to_owned();
     let (department, name, region, city) = (text("Sales"), text("Kwok"), text("eu"), text("oslo"));
-    Employee { department, id: 7, name, region, login: login.map(str::to_owned), city, hired: 2013 }
+    Employee {
+        department,
+        id: 7,
+        name,
+        region,
+        login: login.map(str::to_owned),
+        city,
+        hired: 2013,
+    }
 }
 
 fn entries(entries: impl EntriesOf<Employee>) -> (String, String) {
@@ -56,7 +73,12 @@ fn lookups_know_the_value_of_the_shard() -> Result<()> {
     let (partition, rows) = entries(Employee::by_name("Kwok"));
     assert_eq!(partition, shard);
     assert!(rows.contains("by_Kwok_"), "{rows}");
-    let (partition, rows) = entries(Employee::by_name("Kwok").hired(2013u32).department("Sales").id(7u32));
+    let (partition, rows) = entries(
+        Employee::by_name("Kwok")
+            .hired(2013u32)
+            .department("Sales")
+            .id(7u32),
+    );
     assert_eq!(partition, shard);
     assert!(rows.contains("by_Kwok_2013_Sales_000007"), "{rows}");
     let (partition, rows) = one(Employee::by_login("eu", "ken"));
@@ -67,16 +89,33 @@ fn lookups_know_the_value_of_the_shard() -> Result<()> {
 
 #[test]
 fn all_shards_are_named_in_order() -> Result<()> {
-    assert_eq!(Employee::name_shards()?, Shards::new(16)?.partitions("name_"));
-    assert_eq!(Employee::login_shards("eu")?, ["eu_0", "eu_1", "eu_2", "eu_3"]);
+    assert_eq!(
+        Employee::name_shards()?,
+        Shards::new(16)?.partitions("name_")
+    );
+    assert_eq!(
+        Employee::login_shards("eu")?,
+        ["eu_0", "eu_1", "eu_2", "eu_3"]
+    );
     Ok(())
 }
 
 #[test]
 fn schemas_say_how_lists_are_laid_out() {
-    let [name, _, city, street] = Employee::SCHEMA.indexes else { panic!("four indexes") };
-    assert_eq!(name.partition_key().unwrap().to_string(), "name_{name:text#16}");
+    let [name, _, city, street] = Employee::SCHEMA.indexes else {
+        panic!("four indexes")
+    };
+    assert_eq!(
+        name.partition_key().unwrap().to_string(),
+        "name_{name:text#16}"
+    );
     assert_eq!(name.shape, Shape::Row);
-    assert_eq!(city.shape, Shape::List { bytes: 4096, overflow: Overflow::Blob });
+    assert_eq!(
+        city.shape,
+        Shape::List {
+            bytes: 4096,
+            overflow: Overflow::Blob
+        }
+    );
     assert_eq!(street.shape, Shape::LIST);
 }

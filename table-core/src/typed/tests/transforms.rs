@@ -9,10 +9,23 @@ use crate::typed::{EntriesOf, IndexEntries, IndexedEntity, OneEntry, TableEntity
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Order", rename_all = "PascalCase")]
 #[index(email, row_key = "email_{email:lower}", unique = "partition")]
-#[index(newest, partition_key = "newest", row_key = "{placed:desc}_{shop}_{id}")]
-#[index(day, partition_key = "day_{placed:date}", row_key = "{placed:hour}_{shop}_{id}")]
+#[index(
+    newest,
+    partition_key = "newest",
+    row_key = "{placed:desc}_{shop}_{id}"
+)]
+#[index(
+    day,
+    partition_key = "day_{placed:date}",
+    row_key = "{placed:hour}_{shop}_{id}"
+)]
 #[index(name, row_key = "name_{name:lower:prefix(3)}_{id}")]
-#[index(tag, partition_key = "tag_{tags[]:lower}", row_key = "{shop}_{id}", where = "Status eq 'open'")]
+#[index(
+    tag,
+    partition_key = "tag_{tags[]:lower}",
+    row_key = "{shop}_{id}",
+    where = "Status eq 'open'"
+)]
 #[index(largest, row_key = "largest_{total:desc}_{id}")]
 struct Order {
     #[partition_key]
@@ -55,9 +68,15 @@ fn keys_are_transformed() -> Result<()> {
     let order = order();
     let key = |n: usize| Ok::<_, crate::Error>(order.index_keys(n)?.remove(0));
     assert_eq!(key(0)?, Key::new("oslo", "email_ken@x")?);
-    assert_eq!(key(2)?, Key::new("day_2026-11-22", "2026-11-22T18_oslo_0000000007")?);
+    assert_eq!(
+        key(2)?,
+        Key::new("day_2026-11-22", "2026-11-22T18_oslo_0000000007")?
+    );
     assert_eq!(key(3)?, Key::new("oslo", "name_kwo_0000000007")?);
-    let tags = [Key::new("tag_big", "oslo_0000000007")?, Key::new("tag_red", "oslo_0000000007")?];
+    let tags = [
+        Key::new("tag_big", "oslo_0000000007")?,
+        Key::new("tag_red", "oslo_0000000007")?,
+    ];
     assert_eq!(order.index_keys(4)?, tags);
     Ok(())
 }
@@ -74,8 +93,14 @@ fn lookups_transform_their_arguments() -> Result<()> {
     assert!(has(Order::by_email("oslo").email_starting("KE"), &key(0)));
     assert!(!has(Order::by_email("oslo").email("kent@x"), &key(0)));
     assert!(has(Order::by_newest().placed(order.placed), &key(1)));
-    assert!(has(Order::by_day(order.placed).placed(order.placed + TimeDelta::minutes(29)), &key(2)));
-    assert!(!has(Order::by_day(order.placed).placed(order.placed + TimeDelta::minutes(30)), &key(2)));
+    assert!(has(
+        Order::by_day(order.placed).placed(order.placed + TimeDelta::minutes(29)),
+        &key(2)
+    ));
+    assert!(!has(
+        Order::by_day(order.placed).placed(order.placed + TimeDelta::minutes(30)),
+        &key(2)
+    ));
     assert!(has(Order::by_name("oslo").name_prefix("KWOng"), &key(3)));
     assert!(!has(Order::by_name("oslo").name_prefix("KW"), &key(3)));
     assert!(has(Order::by_tag("RED"), &order.index_keys(4)?[1]));
@@ -111,7 +136,11 @@ fn the_condition_is_part_of_the_definition() -> Result<()> {
     let tag = &Order::SCHEMA.indexes[4];
     assert_eq!(tag.condition.as_deref(), Some("Status eq 'open'"));
     let open = order().to_entity()?;
-    let closed = Order { status: "closed".into(), ..order() }.to_entity()?;
+    let closed = Order {
+        status: "closed".into(),
+        ..order()
+    }
+    .to_entity()?;
     assert_eq!(tag.entry_keys(&open)?.len(), 2);
     assert_eq!(tag.entry_keys(&closed)?.len(), 0);
     Ok(())

@@ -57,22 +57,31 @@ fn enums_and_newtypes_are_properties_and_key_parts() {
 
 #[test]
 fn an_unknown_text_is_an_error_that_lists_the_known() {
-    let error = Kind::read(ValueRef::String("intern")).unwrap_err().to_string();
+    let error = Kind::read(ValueRef::String("intern"))
+        .unwrap_err()
+        .to_string();
     let known = r#"expected one of full-time, part-time, a/b, found "intern""#;
-    let remedy =
-        "(a later program may have written it; a variant with `#[entity(other)]` accepts such values)";
+    let remedy = "(a later program may have written it; a variant with `#[entity(other)]` accepts such values)";
     assert_eq!(error, format!("{known} {remedy}"));
     let key = Entity::new("intern", "000007_x").unwrap();
     let error = Account::from_entity(key).unwrap_err().to_string();
-    assert!(error.contains("one of full-time, part-time, a/b for kind as in \"{kind}\""), "{error}");
+    assert!(
+        error.contains("one of full-time, part-time, a/b for kind as in \"{kind}\""),
+        "{error}"
+    );
 }
 
 #[test]
 fn newtypes_compare_like_their_values() {
-    let filter = Account::LAST_KIND.eq(Kind::PartTime).and(Account::BOSS.eq(Id { inner: 1 }));
+    let filter = Account::LAST_KIND
+        .eq(Kind::PartTime)
+        .and(Account::BOSS.eq(Id { inner: 1 }));
     let boss = Filter::eq("boss", 1i64).or(Filter::eq("boss", 1));
     let expected = Filter::eq("last_kind", "part-time").and(boss);
     assert_eq!(filter.into_filter().unwrap(), expected);
-    let prefix: RowPrefix<Account> = Account::row_prefix().id(Id { inner: 7 }).email_starting("a_").into();
+    let prefix: RowPrefix<Account> = Account::row_prefix()
+        .id(Id { inner: 7 })
+        .email_starting("a_")
+        .into();
     assert_eq!(prefix.into_text().unwrap(), "000007_a_");
 }

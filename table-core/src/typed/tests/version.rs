@@ -38,23 +38,48 @@ struct Employee {
 }
 
 impl From<EmployeeV1> for EmployeeV2 {
-    fn from(EmployeeV1 { department, id, name }: EmployeeV1) -> Self {
+    fn from(
+        EmployeeV1 {
+            department,
+            id,
+            name,
+        }: EmployeeV1,
+    ) -> Self {
         let (first, last) = name.split_once(' ').unwrap_or((&name, ""));
-        Self { department, id, first: first.into(), last: last.into() }
+        Self {
+            department,
+            id,
+            first: first.into(),
+            last: last.into(),
+        }
     }
 }
 
 impl From<EmployeeV2> for Employee {
     fn from(old: EmployeeV2) -> Self {
         // A conversion that changes the key, for the test of that mistake.
-        let id = if old.first == "Moved" { old.id + 1 } else { old.id };
+        let id = if old.first == "Moved" {
+            old.id + 1
+        } else {
+            old.id
+        };
         let full = format!("{} {}", old.first, old.last);
-        Self { department: old.department, id, full, etag: None, written: None }
+        Self {
+            department: old.department,
+            id,
+            full,
+            etag: None,
+            written: None,
+        }
     }
 }
 
 fn first_version(name: &str) -> Entity {
-    let old = EmployeeV1 { department: "Sales".into(), id: 7, name: name.into() };
+    let old = EmployeeV1 {
+        department: "Sales".into(),
+        id: 7,
+        name: name.into(),
+    };
     let entity = old.to_entity().unwrap();
     assert_eq!(entity.get("EntityVersion"), None);
     entity.with_system(Some(ETag::from_version(9)), Some(Ticks::MAX))
@@ -75,16 +100,27 @@ fn an_old_row_passes_through_every_version_and_keeps_its_etag() {
 #[test]
 fn a_newer_row_is_refused() {
     let newer = first_version("Ken Kwok").with("EntityVersion", 4);
-    for error in [Employee::from_entity(newer.clone()).map(drop), EmployeeV1::from_entity(newer).map(drop)] {
+    for error in [
+        Employee::from_entity(newer.clone()).map(drop),
+        EmployeeV1::from_entity(newer).map(drop),
+    ] {
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("'EntityVersion'") && error.contains("found 4"), "{error}");
+        assert!(
+            error.contains("'EntityVersion'") && error.contains("found 4"),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn a_conversion_must_keep_the_key() {
-    let error = Employee::from_entity(first_version("Moved Away")).unwrap_err().to_string();
-    assert!(error.contains("a conversion from the previous version that keeps the key"), "{error}");
+    let error = Employee::from_entity(first_version("Moved Away"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("a conversion from the previous version that keeps the key"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -94,10 +130,25 @@ async fn older_rows_are_upgraded_once() {
     let first = table.view::<EmployeeV1>().unwrap();
     let second = table.view::<EmployeeV2>().unwrap();
     for id in 0..3 {
-        first.insert(&EmployeeV1 { department: "Sales".into(), id, name: "Ken Kwok".into() }).await.unwrap();
+        first
+            .insert(&EmployeeV1 {
+                department: "Sales".into(),
+                id,
+                name: "Ken Kwok".into(),
+            })
+            .await
+            .unwrap();
     }
     let (department, first_name) = ("Sales".to_owned(), "Ann".to_owned());
-    second.insert(&EmployeeV2 { department, id: 9, first: first_name, last: "Lee".into() }).await.unwrap();
+    second
+        .insert(&EmployeeV2 {
+            department,
+            id: 9,
+            first: first_name,
+            last: "Lee".into(),
+        })
+        .await
+        .unwrap();
     let kens = table.query().filter(Employee::FULL.eq("Ken Kwok"));
     assert_eq!(kens.count().await.unwrap(), 0);
     assert_eq!(table.upgrade_all().await.unwrap(), 4);
@@ -137,19 +188,42 @@ struct Keeping {
 
 impl From<EmployeeV1> for Keeping {
     fn from(EmployeeV1 { department, id, .. }: EmployeeV1) -> Self {
-        Self { department, id, rest: Properties::new() }
+        Self {
+            department,
+            id,
+            rest: Properties::new(),
+        }
     }
 }
 
 impl From<EmployeeV2> for Titled {
-    fn from(EmployeeV2 { department, id, first, last }: EmployeeV2) -> Self {
-        Self { department, id, first, last, title: None }
+    fn from(
+        EmployeeV2 {
+            department,
+            id,
+            first,
+            last,
+        }: EmployeeV2,
+    ) -> Self {
+        Self {
+            department,
+            id,
+            first,
+            last,
+            title: None,
+        }
     }
 }
 
 fn titled() -> Titled {
     let (first, last) = ("Ken".into(), "Kwok".into());
-    Titled { department: "Sales".into(), id: 7, first, last, title: Some("Dr".into()) }
+    Titled {
+        department: "Sales".into(),
+        id: 7,
+        first,
+        last,
+        title: Some("Dr".into()),
+    }
 }
 
 #[test]
@@ -166,14 +240,19 @@ fn a_later_row_names_the_earliest_version_that_reads_it() {
     let error = Employee::from_entity(row.clone()).unwrap_err().to_string();
     assert!(error.contains("'full'"), "{error}");
     // Version 1 is earlier than the earliest reader.
-    let error = EmployeeV1::from_entity(row.clone()).unwrap_err().to_string();
+    let error = EmployeeV1::from_entity(row.clone())
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("at most version 1, the latest version that this program can read, found 4"),
         "{error}"
     );
     // A field for all other properties does not contain the version properties.
     let rest = Keeping::from_entity(row).unwrap().rest;
-    assert_eq!(rest.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(), ["first", "last", "title"]);
+    assert_eq!(
+        rest.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(),
+        ["first", "last", "title"]
+    );
 }
 
 #[test]
@@ -191,7 +270,10 @@ fn the_reader_is_stored_only_if_it_is_an_earlier_version() {
             Self { department, id }
         }
     }
-    let own = Own { department: "Sales".into(), id: 7 };
+    let own = Own {
+        department: "Sales".into(),
+        id: 7,
+    };
     assert_eq!(own.to_entity().unwrap().get("EntityReader"), None);
     assert_eq!(Own::SCHEMA.min_reader, 4);
     assert_eq!(Titled::SCHEMA.min_reader, 2);
@@ -204,7 +286,10 @@ fn a_row_that_a_conversion_made_loses_its_reader() {
     let mut old = titled().to_entity().unwrap();
     old.properties_mut().set("EntityVersion", 2);
     old.properties_mut().set("Unknown", 7);
-    let mut new = Employee::from_entity(old.clone()).unwrap().to_entity().unwrap();
+    let mut new = Employee::from_entity(old.clone())
+        .unwrap()
+        .to_entity()
+        .unwrap();
     Employee::SCHEMA.keep_unknown(&old, &mut new).unwrap();
     assert_eq!(new.get("EntityReader"), None);
     assert_eq!(new.get("EntityVersion"), Some(ValueRef::Int32(3)));

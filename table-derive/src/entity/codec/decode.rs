@@ -100,8 +100,14 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
     let mut alias_place = first + super::names(fields).len();
     // The names of the parts of a split value are not among the names that decoding looks for.
     let split = |field: &&Field| field.property().is_some_and(|property| property.split);
-    let split = fields.iter().filter(split).map(|field| properties(krate, std::slice::from_ref(field)));
-    let groups = fields.iter().filter_map(|field| group(krate, field)).chain(split);
+    let split = fields
+        .iter()
+        .filter(split)
+        .map(|field| properties(krate, std::slice::from_ref(field)));
+    let groups = fields
+        .iter()
+        .filter_map(|field| group(krate, field))
+        .chain(split);
     let groups = quote!(&[#(#groups),*]);
     let decode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
@@ -151,7 +157,11 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
 }
 
 /// Returns the function that creates the value of an absent property.
-pub(in crate::entity) fn missing(property: &Property, codec: &TokenStream, ty: &Type) -> TokenStream {
+pub(in crate::entity) fn missing(
+    property: &Property,
+    codec: &TokenStream,
+    ty: &Type,
+) -> TokenStream {
     match &property.default {
         None => quote_spanned!(ty.span()=> #codec::missing),
         Some(default) => quote_spanned!(ty.span()=> || ::core::option::Option::Some(#default())),

@@ -17,32 +17,52 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let patch = patch::name(entity);
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
     let schema = schema(entity);
-    let partition = entity.key_fields_of(&entity.partition).into_iter().map(|f| &f.ident);
-    let row = entity.key_fields_of(&entity.row).into_iter().map(|f| &f.ident);
+    let partition = entity
+        .key_fields_of(&entity.partition)
+        .into_iter()
+        .map(|f| &f.ident);
+    let row = entity
+        .key_fields_of(&entity.row)
+        .into_iter()
+        .map(|f| &f.ident);
     let steps = encode_steps(entity);
     // An estimate of the packed bytes: name, tag, length and a short value for each field. A wrong one costs one copy
     // of the buffer.
-    let capacity: usize = 32 + names(&entity.fields).iter().map(|n| n.len() + 20).sum::<usize>();
+    let capacity: usize = 32
+        + names(&entity.fields)
+            .iter()
+            .map(|n| n.len() + 20)
+            .sum::<usize>();
     // The spans of the fields are in the tokens that use their types, so that an error of a type is shown at the field.
-    let etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map_or_else(
-        || quote!(::core::option::Option::None),
-        |f| {
-            let (ident, this) = (&f.ident, var("__this", &f.ty));
-            let etag = quote_spanned!(f.ty.span()=> ::core::option::Option::as_ref(&#this.#ident));
-            quote!({ let #this = self; #etag })
-        },
-    );
-    let set_etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map(|f| {
-        let (ident, this, given) = (&f.ident, var("__this", &f.ty), var("__given", &f.ty));
-        let set = quote_spanned!(f.ty.span()=> #this.#ident = ::core::option::Option::Some(#given););
-        quote! {
-            fn set_etag(&mut self, __etag: #krate::model::ETag) -> bool {
-                let (#this, #given) = (self, __etag);
-                #set
-                true
+    let etag = entity
+        .fields
+        .iter()
+        .find(|f| matches!(f.role, Role::ETag))
+        .map_or_else(
+            || quote!(::core::option::Option::None),
+            |f| {
+                let (ident, this) = (&f.ident, var("__this", &f.ty));
+                let etag =
+                    quote_spanned!(f.ty.span()=> ::core::option::Option::as_ref(&#this.#ident));
+                quote!({ let #this = self; #etag })
+            },
+        );
+    let set_etag = entity
+        .fields
+        .iter()
+        .find(|f| matches!(f.role, Role::ETag))
+        .map(|f| {
+            let (ident, this, given) = (&f.ident, var("__this", &f.ty), var("__given", &f.ty));
+            let set =
+                quote_spanned!(f.ty.span()=> #this.#ident = ::core::option::Option::Some(#given););
+            quote! {
+                fn set_etag(&mut self, __etag: #krate::model::ETag) -> bool {
+                    let (#this, #given) = (self, __etag);
+                    #set
+                    true
+                }
             }
-        }
-    });
+        });
     let is_deleted = |f: &&Field| f.property().is_some_and(|p| p.deleted_at.is_some());
     let soft_delete = entity.fields.iter().find(is_deleted).map(|f| {
         let (ident, this, given) = (&f.ident, var("__this", &f.ty), var("__given", &f.ty));
@@ -120,7 +140,8 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
 fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let type_name = &entity.type_name;
-    let discriminator = property(entity).map(|name| quote!(__encoder.discriminator(#name, #type_name);));
+    let discriminator =
+        property(entity).map(|name| quote!(__encoder.discriminator(#name, #type_name);));
     let version = (entity.version > 1).then(|| {
         let version = entity.version;
         quote!(__encoder.version(#version);)
@@ -129,15 +150,25 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
         let reader = entity.min_reader;
         quote!(__encoder.min_reader(#reader);)
     });
-    let rest = entity.fields.iter().find(|f| matches!(f.role, Role::Rest)).map(|f| {
-        let (ident, encoder, rest) = (&f.ident, var("__encoder", &f.ty), var("__rest", &f.ty));
-        let write = quote_spanned!(f.ty.span()=>
+    let rest = entity
+        .fields
+        .iter()
+        .find(|f| matches!(f.role, Role::Rest))
+        .map(|f| {
+            let (ident, encoder, rest) = (&f.ident, var("__encoder", &f.ty), var("__rest", &f.ty));
+            let write = quote_spanned!(f.ty.span()=>
             #encoder.rest(#rest, <Self as #krate::typed::TableEntity>::SCHEMA.properties)?;);
-        quote!({ let (#encoder, #rest) = (&mut *__encoder, &self.#ident); #write })
-    });
+            quote!({ let (#encoder, #rest) = (&mut *__encoder, &self.#ident); #write })
+        });
     let fields = encode_fields(krate, &entity.fields);
     // `in_order` expects this order. In another one, each read would go on to the decoder by names.
-    discriminator.into_iter().chain(version).chain(reader).chain(fields).chain(rest).collect()
+    discriminator
+        .into_iter()
+        .chain(version)
+        .chain(reader)
+        .chain(fields)
+        .chain(rest)
+        .collect()
 }
 
 /// Returns statements that append every stored field of `self` to `__encoder`.
@@ -149,7 +180,11 @@ pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> 
             Role::Property(property) => {
                 let (codec, name, encrypt) = (&property.codec, &property.name, property.encrypt);
                 let codec = codec_for(krate, codec, ty);
-                let method = if property.split { var("split", ty) } else { var("field", ty) };
+                let method = if property.split {
+                    var("split", ty)
+                } else {
+                    var("field", ty)
+                };
                 quote_spanned!(span=> #encoder.#method(#name, #value, #encrypt, #codec::write)?;)
             }
             Role::Flatten(prefix) => quote_spanned!(span=> #encoder.group(#prefix, #value)?;),

@@ -32,12 +32,20 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 
 /// Returns the names of the stored fields.
 pub(crate) fn names(fields: &[Field]) -> Vec<&str> {
-    fields.iter().filter_map(Field::property).map(|p| p.name.as_str()).collect()
+    fields
+        .iter()
+        .filter_map(Field::property)
+        .map(|p| p.name.as_str())
+        .collect()
 }
 
 /// Returns the former names of the stored fields.
 pub(crate) fn aliases(fields: &[Field]) -> Vec<&str> {
-    fields.iter().filter_map(Field::property).flat_map(|p| p.aliases.iter().map(String::as_str)).collect()
+    fields
+        .iter()
+        .filter_map(Field::property)
+        .flat_map(|p| p.aliases.iter().map(String::as_str))
+        .collect()
 }
 
 /// Returns the names that decoding looks for: names, then aliases.
@@ -53,8 +61,14 @@ fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
     // version, and the decoder must see that.
     let version = quote!(#krate::typed::Schema::VERSION_PROPERTY);
     let reader = quote!(#krate::typed::Schema::READER_PROPERTY);
-    let own = read_names(&entity.fields).into_iter().map(|name| quote!(#name));
-    discriminator.into_iter().chain([version, reader]).chain(own).collect()
+    let own = read_names(&entity.fields)
+        .into_iter()
+        .map(|name| quote!(#name));
+    discriminator
+        .into_iter()
+        .chain([version, reader])
+        .chain(own)
+        .collect()
 }
 
 /// Returns the discriminator's property.

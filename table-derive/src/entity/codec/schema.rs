@@ -18,14 +18,21 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
     let discriminator = entity.discriminator.expand(krate);
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
-    let indexes = if entity.indexes.is_empty() { quote!(&[]) } else { quote!(__INDEXES) };
-    let spread =
-        option(entity.spread.as_ref().map(
-            |Spread { buckets, salt }| quote!(#krate::typed::Spread { buckets: #buckets, salt: #salt }),
-        ));
+    let indexes = if entity.indexes.is_empty() {
+        quote!(&[])
+    } else {
+        quote!(__INDEXES)
+    };
+    let spread = option(entity.spread.as_ref().map(
+        |Spread { buckets, salt }| quote!(#krate::typed::Spread { buckets: #buckets, salt: #salt }),
+    ));
     let is_open = row_key_is_open(entity);
-    let previous =
-        option(entity.previous.as_ref().map(|ty| quote!(<#ty as #krate::typed::TableEntity>::SCHEMA)));
+    let previous = option(
+        entity
+            .previous
+            .as_ref()
+            .map(|ty| quote!(<#ty as #krate::typed::TableEntity>::SCHEMA)),
+    );
     let min_reader = entity.min_reader;
     let (has_versions, wide) = (entity.has_versions, entity.wide);
     let expiry = expiry(entity);
@@ -56,12 +63,15 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
 fn expiry(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let properties = || entity.fields.iter().filter_map(Field::property);
-    let expires = properties().find(|property| property.expires).map(|property| &property.name);
+    let expires = properties()
+        .find(|property| property.expires)
+        .map(|property| &property.name);
     let deleted = properties().find_map(|property| Some((&property.name, property.deleted_at?)));
     if expires.is_none() && deleted.is_none() {
         return quote!(::core::option::Option::None);
     }
-    let text = |name: Option<&String>| option(name.map(|name| quote!(#krate::__private::text(#name))));
+    let text =
+        |name: Option<&String>| option(name.map(|name| quote!(#krate::__private::text(#name))));
     let keep_days = deleted.map_or(0, |(_, days)| days);
     let (expires, deleted) = (text(expires), text(deleted.map(|(name, _)| name)));
     quote! {
@@ -83,7 +93,10 @@ fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
     entity.field(&part.field).map_or_else(
         || quote!(false),
         |field| {
-            let (ty, root) = (field.value_type(), at(field.value_type().span(), &entity.krate));
+            let (ty, root) = (
+                field.value_type(),
+                at(field.value_type().span(), &entity.krate),
+            );
             quote_spanned!(ty.span()=>
                 ::core::option::Option::is_none(&<#ty as #root::model::KeyPart>::WIDTH))
         },
@@ -94,11 +107,15 @@ fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
 fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     let schema = |field: &Field| {
         let property = field.property()?;
-        let (ty, codec, name, encrypted) = (&field.ty, &property.codec, &property.name, property.encrypt);
+        let (ty, codec, name, encrypted) =
+            (&field.ty, &property.codec, &property.name, property.encrypt);
         let (span, aliases) = (field.ty.span(), &property.aliases);
         let codec = codec_for(krate, codec, ty);
-        let optional =
-            if property.default.is_some() { quote!(true) } else { quote_spanned!(span=> #codec::OPTIONAL) };
+        let optional = if property.default.is_some() {
+            quote!(true)
+        } else {
+            quote_spanned!(span=> #codec::OPTIONAL)
+        };
         let root = at(span, krate);
         let split = property.split;
         let large = option(property.large);
@@ -120,7 +137,9 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
 
 /// Returns the properties of a flattened field as a slice, with the prefix in their names; `None` for other fields.
 pub(crate) fn group(krate: &Path, field: &Field) -> Option<TokenStream> {
-    let Role::Flatten(prefix) = &field.role else { return None };
+    let Role::Flatten(prefix) = &field.role else {
+        return None;
+    };
     let ty = &field.ty;
     // The macro sees the name of the group's type and not its fields. So lengths and texts are computed by constant
     // functions, which the compiler runs on the group's own constant.
@@ -140,8 +159,11 @@ pub(crate) fn group(krate: &Path, field: &Field) -> Option<TokenStream> {
 
 /// Returns the properties of all fields as a slice, in the order in which they are written.
 pub(crate) fn properties(krate: &Path, fields: &[Field]) -> TokenStream {
-    let groups: Vec<_> =
-        fields.iter().filter(|f| matches!(f.role, Role::Flatten(_))).map(|f| &f.ty).collect();
+    let groups: Vec<_> = fields
+        .iter()
+        .filter(|f| matches!(f.role, Role::Flatten(_)))
+        .map(|f| &f.ty)
+        .collect();
     if groups.is_empty() {
         let own = property_schemas(krate, fields);
         return quote!(&[#(#own),*]);

@@ -7,11 +7,17 @@
 /// Returns the names of the properties that a filter compares, or an error.
 pub(super) fn names(text: &str) -> Result<Vec<String>, String> {
     let words = words(text)?;
-    let mut parser = Parser { words: &words, names: Vec::new() };
+    let mut parser = Parser {
+        words: &words,
+        names: Vec::new(),
+    };
     parser.or()?;
     match parser.words.first() {
         None => Ok(parser.names),
-        Some(word) => Err(format!("expected `and`, `or` or the end of the filter, found `{}`", word.text())),
+        Some(word) => Err(format!(
+            "expected `and`, `or` or the end of the filter, found `{}`",
+            word.text()
+        )),
     }
 }
 
@@ -42,16 +48,21 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
             ')' => (Word::Close, &rest[1..]),
             '\'' => quoted(rest)?,
             c if c == '_' || c.is_alphabetic() => {
-                let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len());
+                let end = rest
+                    .find(|c: char| c != '_' && !c.is_alphanumeric())
+                    .unwrap_or(rest.len());
                 let (name, after) = rest.split_at(end);
                 match (name, after.starts_with('\'')) {
                     ("datetime" | "guid" | "X" | "binary", true) => quoted(after)?,
-                    ("true" | "false" | "NaN" | "INF", _) => (Word::Literal(name.to_owned()), after),
+                    ("true" | "false" | "NaN" | "INF", _) => {
+                        (Word::Literal(name.to_owned()), after)
+                    }
                     _ => (Word::Name(name.to_owned()), after),
                 }
             }
             c if c.is_ascii_digit() || matches!(c, '-' | '.') => {
-                let is_of_number = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
+                let is_of_number =
+                    |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
                 let end = rest.find(|c| !is_of_number(c)).unwrap_or(rest.len());
                 (Word::Literal(rest[..end].to_owned()), &rest[end..])
             }
@@ -126,7 +137,9 @@ impl Parser<'_> {
             _ => return Err("a value in the filter is not compared with a property".to_owned()),
         }
         match (left_is_name, self.operand()?) {
-            (true, true) | (false, false) => Err("a filter compares a property with a value".to_owned()),
+            (true, true) | (false, false) => {
+                Err("a filter compares a property with a value".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -143,9 +156,10 @@ impl Parser<'_> {
                 Ok(true)
             }
             Word::Literal(_) => Ok(false),
-            Word::Open | Word::Close => {
-                Err(format!("`{}` is found where a property is expected", word.text()))
-            }
+            Word::Open | Word::Close => Err(format!(
+                "`{}` is found where a property is expected",
+                word.text()
+            )),
         }
     }
 
@@ -171,7 +185,10 @@ mod tests {
             names("Status eq 'o''pen' and (Age gt 3L or not IsOld)").unwrap(),
             ["Status", "Age", "IsOld"]
         );
-        assert_eq!(names("datetime'2020-01-01T00:00:00Z' lt At").unwrap(), ["At"]);
+        assert_eq!(
+            names("datetime'2020-01-01T00:00:00Z' lt At").unwrap(),
+            ["At"]
+        );
         assert_eq!(
             names("A ge -1.5e3 and B eq true and C ne guid'x' and D lt X'00'").unwrap(),
             ["A", "B", "C", "D"]

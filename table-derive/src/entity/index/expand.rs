@@ -54,10 +54,15 @@ pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
     let of = |index: &Index| {
         let name = plain(&index.name);
         let which = |key: &str| format!("{key} of the index `{name}`");
-        let partition =
-            index.partition.iter().flat_map(|t| check_template(entity, t, &which("partition key")));
+        let partition = index
+            .partition
+            .iter()
+            .flat_map(|t| check_template(entity, t, &which("partition key")));
         let row = check_template(entity, &index.row, &which("row key"));
-        partition.chain(row).chain(summary_checks(entity, index)).collect::<Vec<_>>()
+        partition
+            .chain(row)
+            .chain(summary_checks(entity, index))
+            .collect::<Vec<_>>()
     };
     entity.indexes.iter().flat_map(of).collect()
 }
@@ -65,28 +70,45 @@ pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
 /// Sums are exact, so only integers are added up. Only the compiler knows the stored types.
 fn summary_checks(entity: &Entity<'_>, index: &Index) -> Vec<TokenStream> {
     let krate = &entity.krate;
-    let ShapeAttr::Summary(SummaryAttr { sums, minima, maxima }) = &index.shape else { return Vec::new() };
+    let ShapeAttr::Summary(SummaryAttr {
+        sums,
+        minima,
+        maxima,
+    }) = &index.shape
+    else {
+        return Vec::new();
+    };
     let name = plain(&index.name);
     let check = |ident: &Ident, rule: &str, problem: &str| {
         let field = entity.field(ident)?;
         let codec = codec_for(krate, &field.property()?.codec, &field.ty);
         let rule = format_ident!("{rule}");
-        let problem = format!("the index `{name}`: {}.{ident} {problem}", entity.rust_name());
+        let problem = format!(
+            "the index `{name}`: {}.{ident} {problem}",
+            entity.rust_name()
+        );
         Some(quote_spanned! {field.ty.span()=>
             const _: () = ::core::assert!(#krate::__private::#rule(#codec::TYPE), "{}", #problem);
         })
     };
     let sum = "is not stored as an integer, so its sum would not be exact: store an integer, such as an amount in the smallest unit";
     let order = "is not stored as a number or a time, so it has no minimum and maximum";
-    let summed = sums.iter().filter_map(|ident| check(ident, "can_be_summed", sum));
-    let ordered = minima.iter().chain(maxima).filter_map(|ident| check(ident, "has_extremes", order));
+    let summed = sums
+        .iter()
+        .filter_map(|ident| check(ident, "can_be_summed", sum));
+    let ordered = minima
+        .iter()
+        .chain(maxima)
+        .filter_map(|ident| check(ident, "has_extremes", order));
     summed.chain(ordered).collect()
 }
 
 /// Generates the functions that write the two keys of an entry.
 fn writers(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
-    let partition =
-        index.partition.as_ref().map(|t| key_writer(entity, t, "PartitionKey", &partition_writer(n, index)));
+    let partition = index
+        .partition
+        .as_ref()
+        .map(|t| key_writer(entity, t, "PartitionKey", &partition_writer(n, index)));
     let row = key_writer(entity, &index.row, "RowKey", &row_writer(n));
     quote!(#partition #row)
 }
@@ -130,7 +152,10 @@ fn match_arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
         }
     });
     let (partition_writer, row_writer) = (partition_writer(n, index), row_writer(n));
-    let (partition, row) = (partition.iter().map(|f| f.local()), row.iter().map(|f| f.local()));
+    let (partition, row) = (
+        partition.iter().map(|f| f.local()),
+        row.iter().map(|f| f.local()),
+    );
     let n = Literal::usize_unsuffixed(n);
     let push = quote! {
         let __partition = #partition_writer(#(#partition),*)?;
@@ -138,7 +163,9 @@ fn match_arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
         #krate::__private::push_entry_key::<Self>(&mut __keys, __index, __partition, __row)?;
     };
     let list = index.parts().find(|part| part.each);
-    let list = list.and_then(|part| entity.field(&part.field)).map(Field::local);
+    let list = list
+        .and_then(|part| entity.field(&part.field))
+        .map(Field::local);
     let push = match list {
         // The loop variable takes the name of the list, so that the code for one key is the same with and without a
         // list.

@@ -16,14 +16,22 @@ use crate::fields::{Field, is_fixed, var};
 use crate::template::{Part, Segment, Template, Transform, plain};
 
 fn name(entity: &Entity<'_>, index: &Index) -> Ident {
-    format_ident!("{}By{}", entity.input.ident, Case::Pascal.apply(&plain(&index.name)))
+    format_ident!(
+        "{}By{}",
+        entity.input.ident,
+        Case::Pascal.apply(&plain(&index.name))
+    )
 }
 
 /// Generates the structs.
 pub(crate) fn definition(entity: &Entity<'_>) -> TokenStream {
     let one = |index: &Index| {
-        let (krate, vis, of, name) =
-            (&entity.krate, &entity.input.vis, &entity.input.ident, name(entity, index));
+        let (krate, vis, of, name) = (
+            &entity.krate,
+            &entity.input.vis,
+            &entity.input.ident,
+            name(entity, index),
+        );
         let doc = format!(
             "A lookup in the index `{}` of [`{of}`]. Its methods set the parts of `{}` in their order; it can be read with any number of parts set.",
             plain(&index.name),
@@ -101,7 +109,9 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
 /// chooses the shard, so the caller of the generated function has given the value.
 fn sharded_part(entity: &Entity<'_>, index: &Index, sharded: &Ident) -> TokenStream {
     let at = place(&index.row, 0);
-    let Some(Segment::Part(part)) = index.row.segments.get(at) else { return TokenStream::new() };
+    let Some(Segment::Part(part)) = index.row.segments.get(at) else {
+        return TokenStream::new();
+    };
     let (text, format) = (plain(sharded), part_format(entity, &index.row, at, part));
     let literal = literal_after(&index.row, at);
     let local = local_of(entity, sharded);
@@ -122,7 +132,12 @@ fn literal_after(template: &Template, at: usize) -> Option<TokenStream> {
 /// Generates `T::name_shards(…)`: the partitions of all shards.
 fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStream {
     let (krate, vis) = (&entity.krate, &entity.input.vis);
-    let Some(Part { field: sharded, shards: Some(count), .. }) = template.shard() else {
+    let Some(Part {
+        field: sharded,
+        shards: Some(count),
+        ..
+    }) = template.shard()
+    else {
         return TokenStream::new();
     };
     let mut fields = entity.key_fields_of(template);
@@ -130,16 +145,26 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
     fields.retain(|f| f.ident != *sharded);
     let (params, values) = arguments(krate, &fields);
     let (index_name, display) = (plain(&index.name), template.display());
-    let steps = template.segments.iter().enumerate().map(|(at, segment)| match segment {
-        Segment::Literal(text) => quote!(.literal(#text)),
-        Segment::Part(Part { shards: Some(count), .. }) => quote!(.shard_at(#count, __shard)?),
-        Segment::Part(part) => {
-            let (local, name, format) =
-                (local_of(entity, &part.field), plain(&part.field), part_format(entity, template, at, part));
-            let value = transformed(krate, part, quote!(&#local));
-            quote!(.part(#name, #value, #format)?)
-        }
-    });
+    let steps = template
+        .segments
+        .iter()
+        .enumerate()
+        .map(|(at, segment)| match segment {
+            Segment::Literal(text) => quote!(.literal(#text)),
+            Segment::Part(Part {
+                shards: Some(count),
+                ..
+            }) => quote!(.shard_at(#count, __shard)?),
+            Segment::Part(part) => {
+                let (local, name, format) = (
+                    local_of(entity, &part.field),
+                    plain(&part.field),
+                    part_format(entity, template, at, part),
+                );
+                let value = transformed(krate, part, quote!(&#local));
+                quote!(.part(#name, #value, #format)?)
+            }
+        });
     let function = format_ident!("{}_shards", index_name);
     let doc = format!(
         "The partitions of all shards of the index `{index_name}`, `{display}`, in order: to be read merged."
@@ -163,7 +188,11 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
 
 /// Returns the position of a step's part in the template.
 fn place(template: &Template, step: usize) -> usize {
-    let parts = template.segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Part(_)));
+    let parts = template
+        .segments
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| matches!(s, Segment::Part(_)));
     parts.map(|(at, _)| at).nth(step).unwrap_or_default()
 }
 
@@ -186,7 +215,12 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn new(entity: &'a Entity<'_>, index: &'a Index, number: usize, part: &'a Part) -> Option<Self> {
+    fn new(
+        entity: &'a Entity<'_>,
+        index: &'a Index,
+        number: usize,
+        part: &'a Part,
+    ) -> Option<Self> {
         let (field, at) = (entity.field(&part.field)?, place(&index.row, number));
         Some(Self {
             krate: &entity.krate,
@@ -209,7 +243,13 @@ impl<'a> Step<'a> {
 
     /// Generates the methods that set the part.
     fn expand(&self) -> TokenStream {
-        let Self { name, number, part, field, .. } = self;
+        let Self {
+            name,
+            number,
+            part,
+            field,
+            ..
+        } = self;
         // A range of times is not a range of days, and a range of texts is not a range of their first characters.
         let (has_range, has_starts) = match part.transforms.as_slice() {
             [] => {
@@ -236,7 +276,18 @@ impl<'a> Step<'a> {
 
     /// Generates the method that sets a value.
     fn value(&self) -> TokenStream {
-        let Self { krate, vis, index, name, number, at, part, field, text, format } = self;
+        let Self {
+            krate,
+            vis,
+            index,
+            name,
+            number,
+            at,
+            part,
+            field,
+            text,
+            format,
+        } = self;
         let (ident, ty, next) = (&field.ident, field.part_type(), number + 1);
         let operand = operand(krate, ty);
         let literal = literal_after(&index.row, *at);
@@ -246,24 +297,36 @@ impl<'a> Step<'a> {
         let written = transformed(krate, part, quote!(#given));
         let key = quote_spanned!(ty.span()=> #entries.part(#text, #written, #format));
         let (method, doc) = match part.transforms.as_slice() {
-            [] | [Transform::Descending] if part.each => {
-                (ident.clone(), format!("Only entries with this element of `{text}`."))
+            [] | [Transform::Descending] if part.each => (
+                ident.clone(),
+                format!("Only entries with this element of `{text}`."),
+            ),
+            [] | [Transform::Descending] => {
+                (ident.clone(), format!("Only entries with this `{text}`."))
             }
-            [] | [Transform::Descending] => (ident.clone(), format!("Only entries with this `{text}`.")),
-            transforms => match transforms.iter().rev().find(|t| !matches!(t, Transform::Lower)) {
+            transforms => match transforms
+                .iter()
+                .rev()
+                .find(|t| !matches!(t, Transform::Lower))
+            {
                 Some(Transform::Prefix(count)) => (
                     format_ident!("{text}_prefix"),
                     format!(
                         "Only entries whose `{text}` has the same first {count} characters as this text."
                     ),
                 ),
-                Some(Transform::Date) => {
-                    (ident.clone(), format!("Only entries whose `{text}` is on the UTC day of this time."))
-                }
-                Some(Transform::Hour) => {
-                    (ident.clone(), format!("Only entries whose `{text}` is in the UTC hour of this time."))
-                }
-                _ => (ident.clone(), format!("Only entries with this `{text}`, in upper or lower case.")),
+                Some(Transform::Date) => (
+                    ident.clone(),
+                    format!("Only entries whose `{text}` is on the UTC day of this time."),
+                ),
+                Some(Transform::Hour) => (
+                    ident.clone(),
+                    format!("Only entries whose `{text}` is in the UTC hour of this time."),
+                ),
+                _ => (
+                    ident.clone(),
+                    format!("Only entries with this `{text}`, in upper or lower case."),
+                ),
             },
         };
         quote! {
@@ -279,7 +342,17 @@ impl<'a> Step<'a> {
 
     /// Generates the method that restricts the part to a range.
     fn range(&self) -> TokenStream {
-        let Self { krate, vis, index, name, part, field, text, format, .. } = self;
+        let Self {
+            krate,
+            vis,
+            index,
+            name,
+            part,
+            field,
+            text,
+            format,
+            ..
+        } = self;
         let (ty, done, is_last) = (field.part_type(), done(index), self.is_last());
         let method = format_ident!("{text}_in");
         let reversed = (!part.transforms.is_empty())
@@ -297,7 +370,17 @@ impl<'a> Step<'a> {
 
     /// Generates the method that takes the start of a text.
     fn starting(&self) -> TokenStream {
-        let Self { krate, vis, index, name, part, field, text, format, .. } = self;
+        let Self {
+            krate,
+            vis,
+            index,
+            name,
+            part,
+            field,
+            text,
+            format,
+            ..
+        } = self;
         let (ty, done) = (field.part_type(), done(index));
         let prefix = match part.transforms.is_empty() {
             true => quote!(prefix.as_prefix()),
@@ -321,7 +404,11 @@ fn entries_of(entity: &Entity<'_>, index: &Index, step: usize) -> TokenStream {
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
     // Only here can a lookup promise one entry: with fewer parts, or a range, a unique index has many.
     let is_one = index.unique.is_some() && step == whole(index);
-    let kind = if is_one { quote!(OneEntry) } else { quote!(ManyEntries) };
+    let kind = if is_one {
+        quote!(OneEntry)
+    } else {
+        quote!(ManyEntries)
+    };
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::typed::EntriesOf<#of #ty_generics> for #name<#step> #where_clause {

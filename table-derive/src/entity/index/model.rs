@@ -45,7 +45,10 @@ pub(crate) struct Context<'a> {
 /// Determines the meaning of every index and reports invalid ones.
 pub(crate) fn build(attrs: &[IndexAttr], cx: &Context<'_>, errors: &Errors) -> Vec<Index> {
     rules::check_names(attrs, errors);
-    let built: Vec<Index> = attrs.iter().filter_map(|attr| one(attr, cx, errors)).collect();
+    let built: Vec<Index> = attrs
+        .iter()
+        .filter_map(|attr| one(attr, cx, errors))
+        .collect();
     rules::check_places(&built, errors);
     built
 }
@@ -56,8 +59,10 @@ fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
     let partition = attr.partition_key.as_ref().map(template);
     if attr.row_key.is_none() {
         let name = plain(&attr.name);
-        errors
-            .push(&attr.name, format!("the index `{name}` has no key: add `row_key = \"{name}_{{field}}\"`"));
+        errors.push(
+            &attr.name,
+            format!("the index `{name}` has no key: add `row_key = \"{name}_{{field}}\"`"),
+        );
     }
     let row = attr.row_key.as_ref().and_then(template);
     let partition = match partition {
@@ -65,9 +70,14 @@ fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
         // Invalid, and reported already.
         Some(template) => Some(template?),
     };
-    let (payload_at, payload) = attr.payload.clone().unwrap_or((TokenStream::new(), PayloadAttr::Reference));
-    let (unique_at, unique) =
-        attr.unique.clone().map_or((TokenStream::new(), None), |(at, scope)| (at, Some(scope)));
+    let (payload_at, payload) = attr
+        .payload
+        .clone()
+        .unwrap_or((TokenStream::new(), PayloadAttr::Reference));
+    let (unique_at, unique) = attr
+        .unique
+        .clone()
+        .map_or((TokenStream::new(), None), |(at, scope)| (at, Some(scope)));
     let index = Index {
         name: attr.name.clone(),
         table: attr.table.clone(),
@@ -104,7 +114,10 @@ impl Index {
 
     /// Returns the properties that the condition reads.
     pub(super) fn condition_names(&self) -> Vec<String> {
-        self.condition.as_ref().and_then(|filter| condition::names(&filter.value()).ok()).unwrap_or_default()
+        self.condition
+            .as_ref()
+            .and_then(|filter| condition::names(&filter.value()).ok())
+            .unwrap_or_default()
     }
 
     /// Whether entries depend on a field: the field is in their key, condition, payload or summary. `fields` are all fields of the entity.
@@ -120,7 +133,8 @@ impl Index {
         };
         let is_own = |name: &str| {
             let mut own = fields.iter().filter_map(Field::property);
-            SYSTEM.iter().any(|(system, _)| *system == name) || own.any(|property| property.name == name)
+            SYSTEM.iter().any(|(system, _)| *system == name)
+                || own.any(|property| property.name == name)
         };
         // The derive does not see the properties of a flattened group: every name with the group's prefix that no other field has
         // may be one of them.

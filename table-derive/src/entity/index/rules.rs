@@ -16,7 +16,13 @@ use crate::template::{Part, Template, plain};
 pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
     for (n, attr) in attrs.iter().enumerate() {
         if attrs[..n].iter().any(|other| other.name == attr.name) {
-            errors.push(&attr.name, format!("another index is called `{}` already; rename one", attr.name));
+            errors.push(
+                &attr.name,
+                format!(
+                    "another index is called `{}` already; rename one",
+                    attr.name
+                ),
+            );
         }
     }
 }
@@ -25,7 +31,10 @@ pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
 /// value of one index may also occur in the other.
 pub(super) fn check_places(built: &[Index], errors: &Errors) {
     for (n, index) in built.iter().enumerate() {
-        if let Some(other) = built[..n].iter().find(|other| key_space(other) == key_space(index)) {
+        if let Some(other) = built[..n]
+            .iter()
+            .find(|other| key_space(other) == key_space(index))
+        {
             let message = format!(
                 "the index `{}` can have entries with the same keys; start the templates with different text",
                 other.name
@@ -38,14 +47,26 @@ pub(super) fn check_places(built: &[Index], errors: &Errors) {
 /// Returns the table of an index and the outlines of its keys. If they are equal for two indexes, entries of both can have the
 /// same key.
 fn key_space(index: &Index) -> (Option<String>, Option<String>, String) {
-    let table = index.table.as_ref().map(|table| table.value().to_ascii_lowercase());
-    (table, index.partition.as_ref().map(Template::outline), index.row.outline())
+    let table = index
+        .table
+        .as_ref()
+        .map(|table| table.value().to_ascii_lowercase());
+    (
+        table,
+        index.partition.as_ref().map(Template::outline),
+        index.row.outline(),
+    )
 }
 
 /// Checks the rules of one index.
 pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    index.table.iter().for_each(|table| check_table(table, errors));
-    index.templates().for_each(|template| check_fields(template, cx, errors));
+    index
+        .table
+        .iter()
+        .for_each(|table| check_table(table, errors));
+    index
+        .templates()
+        .for_each(|template| check_fields(template, cx, errors));
     check_shards(index, cx, errors);
     check_lists(index, cx, errors);
     check_aliases(index, cx, errors);
@@ -62,7 +83,8 @@ fn check_table(table: &LitStr, errors: &Errors) {
     let name = table.value();
     let letters = name.chars().all(|c| c.is_ascii_alphanumeric());
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
-    if !letters || !starts || !(3..=63).contains(&name.len()) || name.eq_ignore_ascii_case("tables") {
+    if !letters || !starts || !(3..=63).contains(&name.len()) || name.eq_ignore_ascii_case("tables")
+    {
         let rule = "3 to 63 letters and digits, a letter first, and not `tables`";
         errors.push(table, format!("`{name}` cannot name a table: use {rule}"));
     }
@@ -71,7 +93,9 @@ fn check_table(table: &LitStr, errors: &Errors) {
 /// A key needs a stored value that is not encrypted.
 fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
     for part in template.parts() {
-        let Some(field) = field(part, cx) else { continue };
+        let Some(field) = field(part, cx) else {
+            continue;
+        };
         let name = plain(&field.ident);
         let problem = match &field.role {
             Role::Property(property) if property.encrypt => {
@@ -109,12 +133,21 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
         let problem = "a shard belongs into the `partition_key`; write the value here";
         errors.push(&index.row.text, problem);
     }
-    let Some((template, shard)) = index.partition.as_ref().and_then(|t| Some((t, t.shard()?))) else {
+    let Some((template, shard)) = index.partition.as_ref().and_then(|t| Some((t, t.shard()?)))
+    else {
         return;
     };
     let name = plain(&shard.field);
-    if template.parts().filter(|part| part.shards.is_some()).count() > 1 {
-        errors.push(&template.text, "a template can have one shard; remove the others");
+    if template
+        .parts()
+        .filter(|part| part.shards.is_some())
+        .count()
+        > 1
+    {
+        errors.push(
+            &template.text,
+            "a template can have one shard; remove the others",
+        );
     }
     if field(shard, cx).is_some_and(|f| !is_text(f.part_type())) {
         errors.push(
@@ -124,9 +157,17 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
     // A lookup by the value reads one shard, in which other values are too. With the value first, its entries are one
     // range.
-    if index.row.parts().next().is_none_or(|first| first.field != shard.field) {
+    if index
+        .row
+        .parts()
+        .next()
+        .is_none_or(|first| first.field != shard.field)
+    {
         let remedy = format!("start its fields with `{{{name}}}`");
-        errors.push(&index.row.text, format!("the row key must distinguish the values of a shard: {remedy}"));
+        errors.push(
+            &index.row.text,
+            format!("the row key must distinguish the values of a shard: {remedy}"),
+        );
     }
 }
 
@@ -134,8 +175,13 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
 fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let mut list: Option<&Part> = None;
     // One list may occur in both templates; each element is then in both keys.
-    for (template, part) in index.templates().flat_map(|t| t.parts().map(move |part| (t, part))) {
-        let Some(field) = field(part, cx) else { continue };
+    for (template, part) in index
+        .templates()
+        .flat_map(|t| t.parts().map(move |part| (t, part)))
+    {
+        let Some(field) = field(part, cx) else {
+            continue;
+        };
         let name = plain(&field.ident);
         match (part.each, field.element_type().is_some()) {
             (true, false) => {
@@ -147,7 +193,9 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
             (false, true) => {
                 errors.push(
                     &template.text,
-                    format!("`{name}` is a list: write `{{{name}[]}}` for an entry for each element"),
+                    format!(
+                        "`{name}` is a list: write `{{{name}[]}}` for an entry for each element"
+                    ),
                 );
             }
             (true, true) if list.is_some_and(|list| list.field != part.field) => {
@@ -164,8 +212,17 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
 
 /// Programs without the Rust type compute entries from the stored properties, and do not know former names.
 fn check_aliases(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    let renamed = |field: &&Field| field.property().is_some_and(|property| !property.aliases.is_empty());
-    for field in cx.fields.iter().filter(renamed).filter(|field| index.depends_on(field, cx.fields)) {
+    let renamed = |field: &&Field| {
+        field
+            .property()
+            .is_some_and(|property| !property.aliases.is_empty())
+    };
+    for field in cx
+        .fields
+        .iter()
+        .filter(renamed)
+        .filter(|field| index.depends_on(field, cx.fields))
+    {
         let (name, index) = (plain(&field.ident), plain(&index.name));
         let problem = format!(
             "`{name}` has an alias, and the index `{index}` depends on it: the entries of rows with the former name would be wrong; \
@@ -181,14 +238,24 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let names = match condition::names(&text.value()) {
         Ok(names) => names,
         Err(problem) => {
-            errors.push(text, format!("{problem}; write a filter such as `\"Status eq 'open'\"`"));
+            errors.push(
+                text,
+                format!("{problem}; write a filter such as `\"Status eq 'open'\"`"),
+            );
             return;
         }
     };
     // The properties of a flattened struct and of the rest are not known here.
-    let is_open = cx.fields.iter().any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest));
+    let is_open = cx
+        .fields
+        .iter()
+        .any(|f| matches!(f.role, Role::Flatten(_) | Role::Rest));
     for name in names {
-        let property = cx.fields.iter().filter_map(Field::property).find(|property| property.name == name);
+        let property = cx
+            .fields
+            .iter()
+            .filter_map(Field::property)
+            .find(|property| property.name == name);
         let problem = match property {
             Some(property) if property.encrypt => {
                 "is encrypted, and the existence of an entry would reveal its value: use another property"
@@ -215,7 +282,10 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// after the blob is deleted.
 fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
     if matches!(index.payload, PayloadAttr::Full)
-        && let Some(large) = cx.fields.iter().find(|f| f.property().is_some_and(|p| p.large.is_some()))
+        && let Some(large) = cx
+            .fields
+            .iter()
+            .find(|f| f.property().is_some_and(|p| p.large.is_some()))
     {
         let message = format!(
             "`{}` is large, and no entry can hold it, since its value may be in a blob: name the others, `payload = fields(…)`, or \
@@ -224,9 +294,14 @@ fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
         );
         errors.push(&index.payload_at, message);
     }
-    let PayloadAttr::Fields(names) = &index.payload else { return };
+    let PayloadAttr::Fields(names) = &index.payload else {
+        return;
+    };
     if names.is_empty() {
-        errors.push(&index.payload_at, "an entry without fields is `payload = reference`");
+        errors.push(
+            &index.payload_at,
+            "an entry without fields is `payload = reference`",
+        );
     }
     for (n, name) in names.iter().enumerate() {
         let role = cx.fields.iter().find(|f| f.ident == *name).map(|f| &f.role);
@@ -234,12 +309,17 @@ fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
             None => {
                 let fields = cx.fields.iter().filter(|f| f.property().is_some());
                 let fields: Vec<_> = fields.map(|f| format!("`{}`", plain(&f.ident))).collect();
-                format!("there is no field `{name}`; an entry can hold {}", fields.join(", "))
+                format!(
+                    "there is no field `{name}`; an entry can hold {}",
+                    fields.join(", ")
+                )
             }
             Some(Role::Key) => {
                 format!("`{name}` is in the entity's key, which every entry holds; remove it here")
             }
-            Some(Role::Property(_)) if names[..n].contains(name) => format!("`{name}` is listed twice"),
+            Some(Role::Property(_)) if names[..n].contains(name) => {
+                format!("`{name}` is listed twice")
+            }
             Some(Role::Property(property)) if property.large.is_some() => {
                 format!(
                     "`{name}` is large, and no entry can hold it, since its value may be in a blob: leave it out"
@@ -291,7 +371,10 @@ fn check_shape(index: &Index, errors: &Errors) {
         errors.push(&index.unique_at, message);
     }
     if shape == "summary" && !matches!(index.payload, PayloadAttr::Reference) {
-        errors.push(&index.payload_at, "a summary holds only numbers: remove `payload`");
+        errors.push(
+            &index.payload_at,
+            "a summary holds only numbers: remove `payload`",
+        );
     } else if !matches!(index.payload, PayloadAttr::Reference) {
         let message = format!(
             "a {shape} holds only references: remove `payload`, or remove the shape to store a row for each entity"
@@ -302,7 +385,9 @@ fn check_shape(index: &Index, errors: &Errors) {
 
 /// A summary is written in the group of its entity. It shows its values in plain text, by the stored properties.
 fn check_summary(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    let ShapeAttr::Summary(summary) = &index.shape else { return };
+    let ShapeAttr::Summary(summary) = &index.shape else {
+        return;
+    };
     if index.partition.is_some() || index.table.is_some() {
         errors.push(
             &index.name,

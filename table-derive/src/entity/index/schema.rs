@@ -25,8 +25,11 @@ pub(super) fn definitions(entity: &Entity<'_>) -> TokenStream {
 fn entity_type(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let discriminator = entity.discriminator.expand(krate);
-    let (name, partition, row) =
-        (&entity.type_name, template(entity, &entity.partition), template(entity, &entity.row));
+    let (name, partition, row) = (
+        &entity.type_name,
+        template(entity, &entity.partition),
+        template(entity, &entity.row),
+    );
     quote! {
         #krate::manifest::EntityType {
             name: #krate::__private::text(#name),
@@ -54,9 +57,19 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
         Some(ScopeAttr::Partition) => quote!(WithinPartition),
         Some(ScopeAttr::Table) => quote!(WithinTable),
     };
-    let partition = option(index.partition.as_ref().map(|partition| template(entity, partition)));
+    let partition = option(
+        index
+            .partition
+            .as_ref()
+            .map(|partition| template(entity, partition)),
+    );
     let row = template(entity, &index.row);
-    let condition = option(index.condition.as_ref().map(|condition| quote!(#text(#condition))));
+    let condition = option(
+        index
+            .condition
+            .as_ref()
+            .map(|condition| quote!(#text(#condition))),
+    );
     quote! {
         #manifest::IndexDefinition {
             name: #text(#name),
@@ -79,7 +92,9 @@ fn payload(entity: &Entity<'_>, payload: &PayloadAttr) -> TokenStream {
         PayloadAttr::Full => quote!(Full),
         PayloadAttr::Reference => quote!(Reference),
         PayloadAttr::Fields(names) => {
-            let names = names.iter().filter_map(|ident| entity.field(ident)?.property());
+            let names = names
+                .iter()
+                .filter_map(|ident| entity.field(ident)?.property());
             let names = names.map(|property| {
                 let name = &property.name;
                 quote!(#text(#name))
@@ -101,17 +116,29 @@ fn shape(entity: &Entity<'_>, shape: &ShapeAttr) -> TokenStream {
     let manifest = quote!(#krate::manifest);
     match shape {
         ShapeAttr::Row => quote!(Row),
-        ShapeAttr::List(ListAttr { bytes, overflows_into_blobs }) => {
+        ShapeAttr::List(ListAttr {
+            bytes,
+            overflows_into_blobs,
+        }) => {
             let bytes = match bytes {
                 Some(bytes) => quote!(#bytes),
                 None => quote!(#manifest::Shape::LIST_BYTES),
             };
-            let overflow = if *overflows_into_blobs { quote!(Blob) } else { quote!(Entities) };
+            let overflow = if *overflows_into_blobs {
+                quote!(Blob)
+            } else {
+                quote!(Entities)
+            };
             quote!(List { bytes: #bytes, overflow: #manifest::Overflow::#overflow })
         }
         ShapeAttr::Blob => quote!(Blob),
-        ShapeAttr::Summary(SummaryAttr { sums, minima, maxima }) => {
-            let [sums, minima, maxima] = [sums, minima, maxima].map(|fields| names_of(entity, fields));
+        ShapeAttr::Summary(SummaryAttr {
+            sums,
+            minima,
+            maxima,
+        }) => {
+            let [sums, minima, maxima] =
+                [sums, minima, maxima].map(|fields| names_of(entity, fields));
             quote!(Summary { sums: #sums, minima: #minima, maxima: #maxima })
         }
     }
@@ -121,8 +148,10 @@ fn shape(entity: &Entity<'_>, shape: &ShapeAttr) -> TokenStream {
 fn names_of(entity: &Entity<'_>, fields: &[Ident]) -> TokenStream {
     let krate = &entity.krate;
     let text = quote!(#krate::__private::text);
-    let names =
-        fields.iter().filter_map(|ident| entity.field(ident)?.property()).map(|property| &property.name);
+    let names = fields
+        .iter()
+        .filter_map(|ident| entity.field(ident)?.property())
+        .map(|property| &property.name);
     quote! {{
         const __NAMES: &[#krate::manifest::Text] = &[#(#text(#names)),*];
         ::std::borrow::Cow::Borrowed(__NAMES)
@@ -131,10 +160,13 @@ fn names_of(entity: &Entity<'_>, fields: &[Ident]) -> TokenStream {
 
 fn template(entity: &Entity<'_>, template: &Template) -> TokenStream {
     let krate = &entity.krate;
-    let segments = template.segments.iter().filter_map(|segment| match segment {
-        Segment::Literal(text) => Some(quote!(#krate::__private::literal(#text))),
-        Segment::Part(part) => self::part(entity, part),
-    });
+    let segments = template
+        .segments
+        .iter()
+        .filter_map(|segment| match segment {
+            Segment::Literal(text) => Some(quote!(#krate::__private::literal(#text))),
+            Segment::Part(part) => self::part(entity, part),
+        });
     quote! {{
         // A named constant: the borrow of an array whose elements come from function calls would end with its
         // statement.
@@ -159,7 +191,9 @@ fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
     };
     let ty = field.part_type();
     let of = quote_spanned!(ty.span()=> <#ty as #krate::model::KeyPart>);
-    let shard = part.shards.map(|count| quote!(#manifest::Transform::Shard(#count)));
+    let shard = part
+        .shards
+        .map(|count| quote!(#manifest::Transform::Shard(#count)));
     let transforms = part.transforms.iter().map(|transform| {
         let transform = match transform {
             Transform::Lower => quote!(Lower),
@@ -187,7 +221,12 @@ fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
 
 /// Returns the encoding of a field in keys. It is opaque if only the type or the program knows the stored
 /// form.
-fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenStream) -> TokenStream {
+fn encoding(
+    entity: &Entity<'_>,
+    field: &Field,
+    of: &TokenStream,
+    width: &TokenStream,
+) -> TokenStream {
     let krate = &entity.krate;
     let opaque = |name: &str| {
         quote! {
@@ -195,10 +234,13 @@ fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenS
         }
     };
     match field.property() {
-        None => quote!(#krate::__private::key_encoding(#of::PART_TYPE, #of::ENCODING, #of::WIDTH, #width)),
+        None => {
+            quote!(#krate::__private::key_encoding(#of::PART_TYPE, #of::ENCODING, #of::WIDTH, #width))
+        }
         Some(_) if field.element_type().is_some() => {
             let ty = field.part_type();
-            let element = quote_spanned!(ty.span()=> <#ty as #krate::__private::ListElement>::ELEMENT);
+            let element =
+                quote_spanned!(ty.span()=> <#ty as #krate::__private::ListElement>::ELEMENT);
             quote!(#krate::__private::encoding(#of::PART_TYPE, #element, #of::ENCODING, #of::WIDTH, #width))
         }
         // The value for an absent property comes from a function.

@@ -77,7 +77,9 @@ impl BackupTable {
     /// The number of rows.
     pub fn rows(&self) -> u64 {
         // Not a sum that overflows: the numbers are in a file that others may have written.
-        self.chunks.iter().fold(0, |rows, chunk| rows.saturating_add(chunk.rows))
+        self.chunks
+            .iter()
+            .fold(0, |rows, chunk| rows.saturating_add(chunk.rows))
     }
 }
 
@@ -94,7 +96,17 @@ impl Backup {
         let started = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         let tables = BTreeMap::new();
         let (id, case_sensitive, is_choice) = (uuid::Uuid::new_v4(), false, false);
-        Self { format: FORMAT, id, source, started, since, has_blobs, case_sensitive, is_choice, tables }
+        Self {
+            format: FORMAT,
+            id,
+            source,
+            started,
+            since,
+            has_blobs,
+            case_sensitive,
+            is_choice,
+            tables,
+        }
     }
 
     /// Reads what the backup in a directory contains. 1 request.
@@ -107,7 +119,9 @@ impl Backup {
                 Some(_) => Error::invalid_request(
                     "the backup is not complete: run the same backup again, which continues it",
                 ),
-                None => Error::invalid_request(format!("the directory has no backup: it has no {COMPLETE}")),
+                None => Error::invalid_request(format!(
+                    "the directory has no backup: it has no {COMPLETE}"
+                )),
             });
         };
         let damaged = |reason: &str| Error::corrupt(format!("{COMPLETE} is damaged: {reason}"));
@@ -118,7 +132,8 @@ impl Backup {
             return Err(damaged("its checksum differs"));
         }
         // The format number first: a later version may have other fields.
-        let Format { format } = serde_json::from_str(text).map_err(|error| damaged(&error.to_string()))?;
+        let Format { format } =
+            serde_json::from_str(text).map_err(|error| damaged(&error.to_string()))?;
         if format > FORMAT {
             return Err(Error::invalid_request(format!(
                 "the backup has the format {format}, and this program reads {FORMAT}: use a later version of the program"
@@ -135,10 +150,18 @@ impl Backup {
     /// Makes the backup complete. 2 requests.
     pub(super) async fn complete(&self, directory: &BackupDirectory) -> Result<()> {
         let text = serde_json::value::to_raw_value(self).map_err(unwritable)?;
-        let sealed = Sealed { sha256: sha256(text.get().as_bytes()), backup: &text };
+        let sealed = Sealed {
+            sha256: sha256(text.get().as_bytes()),
+            backup: &text,
+        };
         // The file that makes the backup complete comes first: a crash before the deletion leaves a complete
         // backup.
-        directory.write(COMPLETE, serde_json::to_vec_pretty(&sealed).map_err(unwritable)?).await?;
+        directory
+            .write(
+                COMPLETE,
+                serde_json::to_vec_pretty(&sealed).map_err(unwritable)?,
+            )
+            .await?;
         directory.delete(UNFINISHED).await
     }
 
@@ -155,7 +178,9 @@ impl Backup {
             return Ok(true);
         }
         // An object store repeats a request whose answer was lost: the file may be of this very call.
-        Ok(Self::unfinished(directory).await?.is_some_and(|begun| begun.id == self.id))
+        Ok(Self::unfinished(directory)
+            .await?
+            .is_some_and(|begun| begun.id == self.id))
     }
 }
 
@@ -168,14 +193,23 @@ impl Chunk {
     pub(super) fn new(file: String, rows: usize, encoded: &EncodedRows) -> Self {
         let EncodedRows { content, bytes } = encoded;
         let (rows, row_bytes) = (rows as u64, *bytes);
-        Self { file, rows, bytes: content.len() as u64, row_bytes, sha256: sha256(content) }
+        Self {
+            file,
+            rows,
+            bytes: content.len() as u64,
+            row_bytes,
+            sha256: sha256(content),
+        }
     }
 
     /// Reads the rows. 1 request.
     pub(super) async fn read(&self, directory: &BackupDirectory) -> Result<Vec<Entity>, ReadFault> {
         let file = &self.file;
         let fault = |text: String| Err(ReadFault::File(text));
-        let size = RowsSize { rows: self.rows, bytes: self.row_bytes };
+        let size = RowsSize {
+            rows: self.rows,
+            bytes: self.row_bytes,
+        };
         if let Some(excess) = size.excess() {
             return fault(format!("the file {file} of the backup {excess}"));
         }
@@ -186,9 +220,15 @@ impl Chunk {
             ));
         }
         // The size before the content: two numbers of bytes say more than a checksum that differs.
-        let content = match directory.read_sized(file, self.bytes).await.map_err(ReadFault::Store)? {
+        let content = match directory
+            .read_sized(file, self.bytes)
+            .await
+            .map_err(ReadFault::Store)?
+        {
             FileContent::Whole(content) => content,
-            FileContent::Missing => return fault(format!("the file {file} of the backup is missing")),
+            FileContent::Missing => {
+                return fault(format!("the file {file} of the backup is missing"));
+            }
             FileContent::OtherSize(bytes) => {
                 return fault(format!(
                     "the file {file} of the backup has {bytes} bytes, and {} were written",
@@ -197,7 +237,9 @@ impl Chunk {
             }
         };
         if sha256(&content) != self.sha256 {
-            return fault(format!("the file {file} of the backup is damaged: its checksum differs"));
+            return fault(format!(
+                "the file {file} of the backup is damaged: its checksum differs"
+            ));
         }
         match directory.decode(content, size).await {
             Ok(rows) if rows.len() as u64 == self.rows => Ok(rows),
@@ -206,7 +248,9 @@ impl Chunk {
                 rows.len(),
                 self.rows
             )),
-            Err(error) => fault(format!("the file {file} of the backup cannot be read: {error}")),
+            Err(error) => fault(format!(
+                "the file {file} of the backup cannot be read: {error}"
+            )),
         }
     }
 }
@@ -245,7 +289,9 @@ impl TableProgress {
 
     /// Reads the saved position of a table. 1 request.
     pub(super) async fn load(directory: &BackupDirectory, table: &TableName) -> Result<Self> {
-        Ok(read_json(directory, &Self::file(table)).await?.unwrap_or_default())
+        Ok(read_json(directory, &Self::file(table))
+            .await?
+            .unwrap_or_default())
     }
 
     /// Saves the position of a table. 1 request.
@@ -259,8 +305,13 @@ impl TableProgress {
     }
 }
 
-async fn read_json<T: for<'a> Deserialize<'a>>(directory: &BackupDirectory, file: &str) -> Result<Option<T>> {
-    let Some(content) = directory.read(file).await? else { return Ok(None) };
+async fn read_json<T: for<'a> Deserialize<'a>>(
+    directory: &BackupDirectory,
+    file: &str,
+) -> Result<Option<T>> {
+    let Some(content) = directory.read(file).await? else {
+        return Ok(None);
+    };
     let read = serde_json::from_slice(&content);
     read.map(Some).map_err(|error| {
         Error::corrupt(format!(
@@ -270,10 +321,14 @@ async fn read_json<T: for<'a> Deserialize<'a>>(directory: &BackupDirectory, file
 }
 
 async fn write_json(directory: &BackupDirectory, file: &str, value: &impl Serialize) -> Result<()> {
-    directory.write(file, serde_json::to_vec_pretty(value).map_err(unwritable)?).await
+    directory
+        .write(file, serde_json::to_vec_pretty(value).map_err(unwritable)?)
+        .await
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unwritable(error: serde_json::Error) -> Error {
-    Error::invalid_request(format!("the state of the backup cannot be written: {error}"))
+    Error::invalid_request(format!(
+        "the state of the backup cannot be written: {error}"
+    ))
 }

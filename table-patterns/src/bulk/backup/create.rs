@@ -119,7 +119,11 @@ impl BackupJob {
     /// [`LargeOptions`](crate::large::LargeOptions). 1 request per blob, and a read and a write per blob that the backup lacks.
     pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, root: Path) -> Self {
         let to = PrefixStore::new(Arc::clone(&self.to.store), self.to.path(BLOBS));
-        self.blobs = Some(BlobStores { from, to: Arc::new(to), root });
+        self.blobs = Some(BlobStores {
+            from,
+            to: Arc::new(to),
+            root,
+        });
         self
     }
 
@@ -165,27 +169,37 @@ impl BackupJob {
         let names: Vec<TableName> = backup.tables.keys().cloned().collect();
         let loads = stream::iter(names).map(|name| async move {
             // A backup that has not begun has no positions.
-            let saved =
-                if is_begun { TableProgress::load(&self.to, &name).await? } else { TableProgress::default() };
+            let saved = if is_begun {
+                TableProgress::load(&self.to, &name).await?
+            } else {
+                TableProgress::default()
+            };
             Ok::<_, Error>((name, saved))
         });
         let tables = loads.buffered(self.concurrency).try_collect().await?;
-        Ok(PreparedBackup { job: self, backup, is_begun, tables })
+        Ok(PreparedBackup {
+            job: self,
+            backup,
+            is_begun,
+            tables,
+        })
     }
 
     /// Refuses a directory with a complete backup. 1 request.
     async fn check_not_complete(&self) -> Result<()> {
         match Backup::is_complete(&self.to).await? {
             false => Ok(()),
-            true => {
-                Err(Error::invalid_request("the directory has a complete backup: choose another directory"))
-            }
+            true => Err(Error::invalid_request(
+                "the directory has a complete backup: choose another directory",
+            )),
         }
     }
 
     /// Reads what an unfinished backup in the directory contains; `None` if there is none. Refuses an unfinished backup of another job.
     async fn unfinished(&self) -> Result<Option<Backup>> {
-        let Some(unfinished) = Backup::unfinished(&self.to).await? else { return Ok(None) };
+        let Some(unfinished) = Backup::unfinished(&self.to).await? else {
+            return Ok(None);
+        };
         let is_same_choice = match &self.tables {
             Some(chosen) => unfinished.is_choice && chosen.iter().eq(unfinished.tables.keys()),
             None => !unfinished.is_choice,
@@ -205,7 +219,11 @@ impl BackupJob {
 
     /// Lists the tables of a new backup.
     async fn new_backup(&self) -> Result<Backup> {
-        let mut backup = Backup::new(self.source.clone(), self.since_text(), self.blobs().is_some());
+        let mut backup = Backup::new(
+            self.source.clone(),
+            self.since_text(),
+            self.blobs().is_some(),
+        );
         backup.is_choice = self.tables.is_some();
         backup.case_sensitive = self.from.profile().case_sensitive_tables;
         let tables = match &self.tables {
@@ -217,7 +235,11 @@ impl BackupJob {
             }
             None => self.from.all_tables(None).await?.into_iter().collect(),
         };
-        backup.tables.extend(tables.into_iter().map(|table| (table, BackupTable::default())));
+        backup.tables.extend(
+            tables
+                .into_iter()
+                .map(|table| (table, BackupTable::default())),
+        );
         Ok(backup)
     }
 
@@ -227,14 +249,23 @@ impl BackupJob {
     }
 
     /// Refuses a choice of tables that leaves out index entries of one of them.
-    async fn check_index_tables(&self, table: &TableName, chosen: &BTreeSet<TableName>) -> Result<()> {
+    async fn check_index_tables(
+        &self,
+        table: &TableName,
+        chosen: &BTreeSet<TableName>,
+    ) -> Result<()> {
         let profile = self.from.profile();
         let is_chosen = |other: &&TableName| {
             let identity = profile.table_identity(other);
-            chosen.iter().any(|table| profile.table_identity(table) == identity)
+            chosen
+                .iter()
+                .any(|table| profile.table_identity(table) == identity)
         };
         let manifest = Manifest::load(&*self.from, table).await?;
-        let others = manifest.indexes.iter().filter_map(|index| index.table.as_ref());
+        let others = manifest
+            .indexes
+            .iter()
+            .filter_map(|index| index.table.as_ref());
         match others.into_iter().find(|other| !is_chosen(other)) {
             None => Ok(()),
             Some(other) => Err(Error::invalid_request(format!(
@@ -260,14 +291,21 @@ impl BackupJob {
             Some(time) => Query::new().with_filter(Filter::ge(Filter::TIMESTAMP, time)),
             None => Query::new(),
         };
-        let windows = Windows { store: &*self.from, table, query, rows: FILE_ROWS, bytes: FILE_BYTES };
+        let windows = Windows {
+            store: &*self.from,
+            table,
+            query,
+            rows: FILE_ROWS,
+            bytes: FILE_BYTES,
+        };
         let mut window = windows.read(next).await?;
         loop {
             let next = window.next.clone();
             let read_next = windows.read_next(next.as_ref());
             let rows = window.rows.len() as u64;
             let write = async {
-                self.write(table, has_large, window.rows, &mut saved.table).await?;
+                self.write(table, has_large, window.rows, &mut saved.table)
+                    .await?;
                 // After the file: after a crash between the two, the next run writes this file again.
                 saved.next = next.as_ref().map(ToString::to_string);
                 saved.is_finished = next.is_none();
@@ -290,7 +328,9 @@ impl BackupJob {
 
     /// Whether types of the table have large properties, so that references to blobs may be in ciphertext.
     async fn has_large(&self, table: &TableName) -> Result<bool> {
-        let manifest = ManifestCache::for_store(&*self.from).get(&*self.from, table).await?;
+        let manifest = ManifestCache::for_store(&*self.from)
+            .get(&*self.from, table)
+            .await?;
         Ok(has_large(&manifest))
     }
 
@@ -310,12 +350,24 @@ impl BackupJob {
             blobs.copy_all(table, &rows).await?;
         }
         saved.unfinished += rows.iter().filter(|row| is_unfinished(row)).count() as u64;
-        saved.with_blobs += rows.iter().filter(|row| first_name_in_blobs(row).is_some()).count() as u64;
-        saved.encrypted += rows.iter().filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some()).count() as u64;
-        saved.index_tables.extend(rows.iter().filter_map(Entity::index_table));
+        saved.with_blobs += rows
+            .iter()
+            .filter(|row| first_name_in_blobs(row).is_some())
+            .count() as u64;
+        saved.encrypted += rows
+            .iter()
+            .filter(|row| row.get(ENCRYPTION_HEADERS[0]).is_some())
+            .count() as u64;
+        saved
+            .index_tables
+            .extend(rows.iter().filter_map(Entity::index_table));
         // The number follows from the saved position, so a file that was written without its position is
         // replaced.
-        let file = format!("{table}/{:06}.{}", saved.chunks.len(), self.to.format.extension());
+        let file = format!(
+            "{table}/{:06}.{}",
+            saved.chunks.len(),
+            self.to.format.extension()
+        );
         let count = rows.len();
         let encoded = self.to.encode(rows).await?;
         let chunk = Chunk::new(file, count, &encoded);
@@ -335,7 +387,9 @@ impl BackupJob {
             return Ok(());
         }
         let hidden = rows.iter().find(|row| has_large && row.is_ciphertext());
-        let seen = rows.iter().find(|row| self.blobs.is_none() && first_name_in_blobs(row).is_some());
+        let seen = rows
+            .iter()
+            .find(|row| self.blobs.is_none() && first_name_in_blobs(row).is_some());
         let reason = match (hidden, seen) {
             (Some(row), _) => format!(
                 "{} of '{table}' is encrypted, so its references to blobs are not visible: set `rows_only`, and back up the blobs otherwise",
@@ -359,7 +413,12 @@ impl PreparedBackup<'_> {
     /// Another process has completed a backup in the directory, or begun one, since [`prepare`](BackupJob::prepare): nothing was written.
     /// Errors of the stores, and a row with a blob, as described at [`BackupJob`]; written files stay, and the next run continues.
     pub async fn run(self) -> Result<BackupReport> {
-        let Self { job, mut backup, is_begun, tables } = self;
+        let Self {
+            job,
+            mut backup,
+            is_begun,
+            tables,
+        } = self;
         // Another process may have used the directory since it was looked at, which may be long ago.
         job.check_not_complete().await?;
         if !is_begun && !backup.begin(&job.to).await? {
@@ -377,7 +436,10 @@ impl PreparedBackup<'_> {
             let table = job.back_up(&name, saved, rows).await?;
             Ok::<_, Error>((name, table))
         });
-        let tables: Vec<_> = tables.buffer_unordered(job.concurrency).try_collect().await?;
+        let tables: Vec<_> = tables
+            .buffer_unordered(job.concurrency)
+            .try_collect()
+            .await?;
         backup.tables.extend(tables);
         backup.complete(&job.to).await?;
         // Positions are needed until the backup is complete. A crash here leaves files that no reader looks

@@ -18,7 +18,10 @@ pub(super) const BLOBS: &str = "blobs";
 /// some hundred bytes for each file.
 pub(super) const FILE_BYTES: u64 = 256 * 1024 * 1024;
 /// The most rows, and bytes of rows in their form before compression, that a file of rows may have. The library writes about a tenth.
-const MOST: RowsSize = RowsSize { rows: 100_000, bytes: 128 * 1024 * 1024 };
+const MOST: RowsSize = RowsSize {
+    rows: 100_000,
+    bytes: 128 * 1024 * 1024,
+};
 
 /// The size of the rows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,11 @@ pub struct BackupDirectory {
 impl BackupDirectory {
     /// Names a directory. Sends no request.
     pub fn new(store: Arc<dyn ObjectStore>, root: Path, format: impl RowFormat) -> Self {
-        Self { store, root, format: Arc::new(format) }
+        Self {
+            store,
+            root,
+            format: Arc::new(format),
+        }
     }
 
     pub(super) fn path(&self, file: &str) -> Path {
@@ -95,7 +102,9 @@ impl BackupDirectory {
     /// # Errors
     /// The file is larger than any such file. It is not read then.
     pub(super) async fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
-        let Some(found) = self.get(file).await? else { return Ok(None) };
+        let Some(found) = self.get(file).await? else {
+            return Ok(None);
+        };
         let size = found.meta.size;
         if size > FILE_BYTES {
             return Err(Error::corrupt(format!(
@@ -107,7 +116,9 @@ impl BackupDirectory {
 
     /// Reads a file of this size. 1 request. A file of another size is not read.
     pub(super) async fn read_sized(&self, file: &str, bytes: u64) -> Result<FileContent> {
-        let Some(found) = self.get(file).await? else { return Ok(FileContent::Missing) };
+        let Some(found) = self.get(file).await? else {
+            return Ok(FileContent::Missing);
+        };
         let size = found.meta.size;
         if size != bytes {
             return Ok(FileContent::OtherSize(size));
@@ -125,7 +136,10 @@ impl BackupDirectory {
 
     /// Writes a file whole: readers see the file before or after. 1 request.
     pub(super) async fn write(&self, file: &str, content: Vec<u8>) -> Result<()> {
-        let written = self.store.put(&self.path(file), PutPayload::from(content)).await;
+        let written = self
+            .store
+            .put(&self.path(file), PutPayload::from(content))
+            .await;
         written.map(drop).map_err(blob_error)
     }
 
@@ -133,10 +147,16 @@ impl BackupDirectory {
     /// 1 request.
     pub(super) async fn create(&self, file: &str, content: Vec<u8>) -> Result<bool> {
         let payload = PutPayload::from(content.clone());
-        match self.store.put_opts(&self.path(file), payload, PutMode::Create.into()).await {
+        match self
+            .store
+            .put_opts(&self.path(file), payload, PutMode::Create.into())
+            .await
+        {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(object_store::Error::NotImplemented { .. }) => self.write(file, content).await.map(|()| true),
+            Err(object_store::Error::NotImplemented { .. }) => {
+                self.write(file, content).await.map(|()| true)
+            }
             Err(error) => Err(blob_error(error)),
         }
     }
@@ -162,7 +182,9 @@ impl BackupDirectory {
 
 impl fmt::Debug for BackupDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackupDirectory").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("BackupDirectory")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
@@ -179,12 +201,19 @@ async fn content(found: GetResult) -> Result<Vec<u8>> {
 }
 
 /// Runs work that takes milliseconds of a processor.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::invalid_request(format!("the format of the backup failed: {error}")))?
+    done.map_err(|error| {
+        Error::invalid_request(format!("the format of the backup failed: {error}"))
+    })?
 }
 
 /// The SHA-256 of a file, as 64 hexadecimal digits.
 pub(super) fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(content)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -145,7 +145,11 @@ impl RestoreJob {
     /// was at the backup.
     pub fn with_blobs(mut self, to: Arc<dyn ObjectStore>, root: Path) -> Self {
         let from = PrefixStore::new(Arc::clone(&self.from.store), self.from.path(BLOBS));
-        self.blobs = Some(BlobStores { from: Arc::new(from), to, root });
+        self.blobs = Some(BlobStores {
+            from: Arc::new(from),
+            to,
+            root,
+        });
         self
     }
 
@@ -168,7 +172,8 @@ impl RestoreJob {
 
     /// The number of rows of the chosen tables.
     pub fn rows(&self) -> u64 {
-        self.chosen().fold(0, |rows, (_, table)| rows.saturating_add(table.rows()))
+        self.chosen()
+            .fold(0, |rows, (_, table)| rows.saturating_add(table.rows()))
     }
 
     /// Compares every file of the chosen tables with its checksum. Returns the tables that a run leaves out, with the reasons: a file of the
@@ -212,7 +217,9 @@ impl RestoreJob {
                 }
             }
             let manifest = Manifest::from_rows(self.to.profile(), name, manifest);
-            checked.definitions.extend(definitions_beyond(name, &manifest));
+            checked
+                .definitions
+                .extend(definitions_beyond(name, &manifest));
         }
         self.add_dependents(&mut checked.faults);
         let checked = Arc::new(checked);
@@ -224,22 +231,26 @@ impl RestoreJob {
     /// entries, would be a table that looks complete and answers wrongly.
     fn add_dependents(&self, faults: &mut BTreeMap<TableName, String>) {
         let profile = self.to.profile();
-        let is_same = |a: &TableName, b: &TableName| profile.table_identity(a) == profile.table_identity(b);
+        let is_same =
+            |a: &TableName, b: &TableName| profile.table_identity(a) == profile.table_identity(b);
         loop {
             let mut added = BTreeMap::new();
             for (owner, table) in self.chosen() {
                 for entries in &table.index_tables {
-                    let Some((entries, _)) = self.chosen().find(|(name, _)| is_same(name, entries)) else {
+                    let Some((entries, _)) = self.chosen().find(|(name, _)| is_same(name, entries))
+                    else {
                         continue;
                     };
                     let pair = format!("the index entries of '{owner}' are in '{entries}', and ");
                     match (faults.contains_key(owner), faults.contains_key(entries)) {
-                        (true, false) => {
-                            added.insert(entries.clone(), format!("{pair}'{owner}' cannot be restored"))
-                        }
-                        (false, true) => {
-                            added.insert(owner.clone(), format!("{pair}'{entries}' cannot be restored"))
-                        }
+                        (true, false) => added.insert(
+                            entries.clone(),
+                            format!("{pair}'{owner}' cannot be restored"),
+                        ),
+                        (false, true) => added.insert(
+                            owner.clone(),
+                            format!("{pair}'{entries}' cannot be restored"),
+                        ),
                         _ => None,
                     };
                 }
@@ -271,14 +282,22 @@ impl RestoreJob {
     pub async fn prepare(&self) -> Result<PreparedRestore<'_>> {
         self.check_choice()?;
         let checked = self.check_files().await?;
-        let tables: Vec<_> = self.chosen().filter(|(name, _)| !checked.faults.contains_key(*name)).collect();
+        let tables: Vec<_> = self
+            .chosen()
+            .filter(|(name, _)| !checked.faults.contains_key(*name))
+            .collect();
         if let (Some(fault), true) = (checked.faults.values().next(), tables.is_empty()) {
             return Err(Error::corrupt(fault.clone()));
         }
         if !self.trusts_definitions {
             check_trusted("backup", "restored", &checked.definitions)?;
         }
-        let mut prepared = PreparedRestore { job: self, tables, checked, saved: None };
+        let mut prepared = PreparedRestore {
+            job: self,
+            tables,
+            checked,
+            saved: None,
+        };
         if let Some((first, _)) = prepared.tables.first() {
             if let Some(row) = self.checkpoint(first)?.load().await? {
                 prepared.saved = Some(prepared.position(&row)?);
@@ -295,7 +314,10 @@ impl RestoreJob {
     }
 
     fn chosen(&self) -> impl Iterator<Item = (&TableName, &BackupTable)> {
-        self.backup.tables.iter().filter(|(name, _)| self.tables.contains(name))
+        self.backup
+            .tables
+            .iter()
+            .filter(|(name, _)| self.tables.contains(name))
     }
 
     /// Refuses choices that cannot be restored rightly.
@@ -321,11 +343,18 @@ impl RestoreJob {
 
     /// Refuses a table that the backup lacks.
     fn check_tables_exist(&self) -> Result<()> {
-        let Some(absent) = self.tables.iter().find(|name| !self.backup.tables.contains_key(*name)) else {
+        let Some(absent) = self
+            .tables
+            .iter()
+            .find(|name| !self.backup.tables.contains_key(*name))
+        else {
             return Ok(());
         };
         let all: Vec<_> = self.backup.tables.keys().map(TableName::as_str).collect();
-        Err(Error::invalid_request(format!("the backup has no table '{absent}': it has {}", all.join(", "))))
+        Err(Error::invalid_request(format!(
+            "the backup has no table '{absent}': it has {}",
+            all.join(", ")
+        )))
     }
 
     /// Refuses a table whose index entries are in a table of the backup that is not chosen.
@@ -365,9 +394,12 @@ impl RestoreJob {
         };
         let is_sensitive = self.to.profile().case_sensitive_tables;
         let mut encrypted = self.chosen().filter(|(_, table)| table.encrypted > 0);
-        let is_moved =
-            |name: &TableName| identity(self.backup.case_sensitive, name) != identity(is_sensitive, name);
-        let Some((name, table)) = encrypted.find(|(name, _)| is_moved(name)) else { return Ok(()) };
+        let is_moved = |name: &TableName| {
+            identity(self.backup.case_sensitive, name) != identity(is_sensitive, name)
+        };
+        let Some((name, table)) = encrypted.find(|(name, _)| is_moved(name)) else {
+            return Ok(());
+        };
         Err(Error::invalid_request(format!(
             "{} rows of '{name}' are encrypted, and ciphertext is bound to the name of its table: the case of table names matters in only \
              one of the stores of the backup and of the restore. Restore into a store of the same kind, then copy the table with the keys",
@@ -427,7 +459,9 @@ impl PreparedRestore<'_> {
             resumed: 0,
             unfinished: 0,
         };
-        let Some((first, _)) = self.tables.first() else { return Ok(report) };
+        let Some((first, _)) = self.tables.first() else {
+            return Ok(report);
+        };
         let (checkpoint, choice) = (self.job.checkpoint(first)?, self.choice());
         let mut position = self.saved.clone().unwrap_or_default();
         // Tables in which an earlier run has failed are begun again, after the others.
@@ -442,27 +476,47 @@ impl PreparedRestore<'_> {
         self.report_progress(report.rows);
         for at in position.table..self.tables.len() {
             if at > position.table {
-                position = RestorePosition { table: at, file: 0, failed: position.failed };
+                position = RestorePosition {
+                    table: at,
+                    file: 0,
+                    failed: position.failed,
+                };
                 position.save(&checkpoint, &choice).await?;
             }
-            if let Err(error) =
-                self.restore_table(&mut position, Some((&checkpoint, &choice)), &mut report.rows).await
+            if let Err(error) = self
+                .restore_table(
+                    &mut position,
+                    Some((&checkpoint, &choice)),
+                    &mut report.rows,
+                )
+                .await
             {
                 position.failed.insert(at);
-                report.failed.insert(self.tables[at].0.clone(), of_table(error)?);
+                report
+                    .failed
+                    .insert(self.tables[at].0.clone(), of_table(error)?);
             }
         }
         for at in again {
-            let mut begun = RestorePosition { table: at, ..RestorePosition::default() };
+            let mut begun = RestorePosition {
+                table: at,
+                ..RestorePosition::default()
+            };
             if let Err(error) = self.restore_table(&mut begun, None, &mut report.rows).await {
-                report.failed.insert(self.tables[at].0.clone(), of_table(error)?);
+                report
+                    .failed
+                    .insert(self.tables[at].0.clone(), of_table(error)?);
             }
         }
         // Last: until here, a run that was interrupted finds where to go on.
         checkpoint.clear().await?;
-        let is_restored = |(name, _): &&(&TableName, &BackupTable)| !report.failed.contains_key(*name);
-        let (tables, unfinished) =
-            self.tables.iter().filter(is_restored).fold((0, 0_u64), |(tables, rows), (_, table)| {
+        let is_restored =
+            |(name, _): &&(&TableName, &BackupTable)| !report.failed.contains_key(*name);
+        let (tables, unfinished) = self
+            .tables
+            .iter()
+            .filter(is_restored)
+            .fold((0, 0_u64), |(tables, rows), (_, table)| {
                 (tables + 1, rows.saturating_add(table.unfinished))
             });
         (report.tables, report.unfinished) = (tables, unfinished);
@@ -501,9 +555,17 @@ impl PreparedRestore<'_> {
 
     /// The rows of the files before a position.
     fn rows_before(&self, start: &RestorePosition) -> u64 {
-        let done = self.tables.iter().enumerate().filter(|(at, _)| !start.failed.contains(at));
-        let files =
-            done.flat_map(|(at, (_, table))| table.chunks.iter().take(start.skipped(at, table.chunks.len())));
+        let done = self
+            .tables
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !start.failed.contains(at));
+        let files = done.flat_map(|(at, (_, table))| {
+            table
+                .chunks
+                .iter()
+                .take(start.skipped(at, table.chunks.len()))
+        });
         files.fold(0, |rows, chunk| rows.saturating_add(chunk.rows))
     }
 
@@ -521,14 +583,27 @@ impl PreparedRestore<'_> {
     /// The position of an interrupted run, which is within the backup.
     fn position(&self, row: &Entity) -> Result<RestorePosition> {
         let position = RestorePosition::read(row, &self.choice())?;
-        let files = self.tables.get(position.table).map(|(_, table)| table.chunks.len());
+        let files = self
+            .tables
+            .get(position.table)
+            .map(|(_, table)| table.chunks.len());
         let is_within = files.is_some_and(|files| position.file <= files)
             && position.failed.iter().all(|at| *at < self.tables.len());
         // With other numbers, files would be left out, and the restore would look complete.
         let damaged = || {
-            Error::decode("restore", row.key(), TABLE, "a table and a file of the backup", "other numbers")
+            Error::decode(
+                "restore",
+                row.key(),
+                TABLE,
+                "a table and a file of the backup",
+                "other numbers",
+            )
         };
-        if is_within { Ok(position) } else { Err(damaged()) }
+        if is_within {
+            Ok(position)
+        } else {
+            Err(damaged())
+        }
     }
 }
 
@@ -545,7 +620,11 @@ fn of_table(error: Error) -> Result<Error> {
             | ErrorKind::Transport(_)
             | ErrorKind::Timeout { .. }
     );
-    if of_store || error.is_transient() || error.is_ambiguous() { Err(error) } else { Ok(error) }
+    if of_store || error.is_transient() || error.is_ambiguous() {
+        Err(error)
+    } else {
+        Ok(error)
+    }
 }
 
 fn is_of_manifest(row: &Entity) -> bool {
@@ -603,12 +682,24 @@ impl RestorePosition {
         };
         let failed = match row.get(FAILED) {
             None => Some(BTreeSet::new()),
-            Some(ValueRef::String(text)) => text.split(',').map(|number| number.parse().ok()).collect(),
+            Some(ValueRef::String(text)) => {
+                text.split(',').map(|number| number.parse().ok()).collect()
+            }
             Some(_) => None,
         };
         match (number(TABLE), number(FILES), failed) {
-            (Some(table), Some(file), Some(failed)) => Ok(Self { table, file, failed }),
-            _ => Err(Error::decode("restore", row.key(), TABLE, "two numbers", "something else")),
+            (Some(table), Some(file), Some(failed)) => Ok(Self {
+                table,
+                file,
+                failed,
+            }),
+            _ => Err(Error::decode(
+                "restore",
+                row.key(),
+                TABLE,
+                "two numbers",
+                "something else",
+            )),
         }
     }
 
@@ -618,9 +709,15 @@ impl RestorePosition {
         let failed: Vec<_> = self.failed.iter().map(ToString::to_string).collect();
         checkpoint
             .save(|row| {
-                let row =
-                    row.with(TABLE, number(self.table)).with(FILES, number(self.file)).with(CHOICE, choice);
-                if failed.is_empty() { row } else { row.with(FAILED, failed.join(",")) }
+                let row = row
+                    .with(TABLE, number(self.table))
+                    .with(FILES, number(self.file))
+                    .with(CHOICE, choice);
+                if failed.is_empty() {
+                    row
+                } else {
+                    row.with(FAILED, failed.join(","))
+                }
             })
             .await
     }

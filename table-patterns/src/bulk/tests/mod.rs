@@ -33,16 +33,27 @@ impl Rig {
         let faulty = Faulty::new(MemoryStore::new(), faults.clone());
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         let table = TableName::new("Readings").expect("a legal name");
-        Self { store, meter, faults, table }
+        Self {
+            store,
+            meter,
+            faults,
+            table,
+        }
     }
 
     pub(super) fn insert(&self, partition: &str, row: usize) -> Result<(TableName, Operation)> {
-        Ok((self.table.clone(), Operation::Insert(reading(partition, row)?)))
+        Ok((
+            self.table.clone(),
+            Operation::Insert(reading(partition, row)?),
+        ))
     }
 
     async fn rows(&self) -> Result<Vec<String>> {
         use table_core::store::TableStoreExt as _;
-        let rows = self.store.query_all(&self.table, &table_core::query::Query::new()).await?;
+        let rows = self
+            .store
+            .query_all(&self.table, &table_core::query::Query::new())
+            .await?;
         Ok(rows.iter().map(|row| row.key().to_string()).collect())
     }
 }
@@ -57,8 +68,19 @@ async fn a_checkpoint_is_a_part_of_entities() -> Result<()> {
     use table_core::model::RowKind;
     use table_core::query::Query;
     let rig = Rig::new().await?;
-    super::windows::Checkpoint::new(&*rig.store, &rig.table, "job".to_owned())?.save(|row| row).await?;
-    let rows = rig.store.query(&rig.table, &Query::new(), None).await?.items;
-    assert_eq!(rows.iter().map(|row| row.key().row_kind()).collect::<Vec<_>>(), [RowKind::Part]);
+    super::windows::Checkpoint::new(&*rig.store, &rig.table, "job".to_owned())?
+        .save(|row| row)
+        .await?;
+    let rows = rig
+        .store
+        .query(&rig.table, &Query::new(), None)
+        .await?
+        .items;
+    assert_eq!(
+        rows.iter()
+            .map(|row| row.key().row_kind())
+            .collect::<Vec<_>>(),
+        [RowKind::Part]
+    );
     Ok(())
 }

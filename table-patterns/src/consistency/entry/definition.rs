@@ -75,7 +75,9 @@ impl Index {
         key: impl Fn(&Entity) -> Result<Option<Key>> + Send + Sync + 'static,
     ) -> Self {
         let definition = IndexDefinition::opaque(name.into(), placement, version.into());
-        Self::derived(definition, move |entity| Ok(key(entity)?.into_iter().collect()))
+        Self::derived(definition, move |entity| {
+            Ok(key(entity)?.into_iter().collect())
+        })
     }
 
     /// Creates an index whose keys come from templates: text with properties in braces, such as a composite
@@ -122,9 +124,17 @@ impl Index {
     /// # Errors
     /// A template does not parse.
     pub fn keyed(name: &str, placement: Placement, partition: &str, row: &str) -> Result<Self> {
-        let partition: Option<KeyTemplate> =
-            if partition.is_empty() { None } else { Some(partition.parse()?) };
-        Self::from_definition(IndexDefinition::keyed(name.to_owned(), placement, partition, row.parse()?))
+        let partition: Option<KeyTemplate> = if partition.is_empty() {
+            None
+        } else {
+            Some(partition.parse()?)
+        };
+        Self::from_definition(IndexDefinition::keyed(
+            name.to_owned(),
+            placement,
+            partition,
+            row.parse()?,
+        ))
     }
 
     /// Creates the index of a definition, such as a definition that a derived type declares
@@ -142,7 +152,10 @@ impl Index {
             return Err(Error::invalid_request(reason));
         }
         let evaluator = OnceLock::from(definition.evaluator()?);
-        Ok(Self { evaluator, ..Self::with_function(definition, None) })
+        Ok(Self {
+            evaluator,
+            ..Self::with_function(definition, None)
+        })
     }
 
     /// Creates the index of a definition whose keys Rust code derives.
@@ -155,14 +168,27 @@ impl Index {
 
     fn with_function(definition: IndexDefinition, function: Option<KeysOf>) -> Self {
         let (evaluator, id) = (OnceLock::new(), OnceLock::new());
-        Self { definition, function, evaluator, id, foreign: Arc::default(), store: None }
+        Self {
+            definition,
+            function,
+            evaluator,
+            id,
+            foreign: Arc::default(),
+            store: None,
+        }
     }
 
     /// Creates as much of an index as its stored rows show: enough to delete them, not to derive keys.
     pub(crate) fn of_rows(id: &str, table: Option<&TableName>, shape: Shape) -> Self {
-        let placement = table.map_or(Placement::OtherPartition, |table| Placement::OtherTable(table.clone()));
-        let index = Self::new(index_name(id).to_owned(), placement, "", |_| Ok(None)).with_shape(shape);
-        Self { id: OnceLock::from(id.to_owned()), ..index }
+        let placement = table.map_or(Placement::OtherPartition, |table| {
+            Placement::OtherTable(table.clone())
+        });
+        let index =
+            Self::new(index_name(id).to_owned(), placement, "", |_| Ok(None)).with_shape(shape);
+        Self {
+            id: OnceLock::from(id.to_owned()),
+            ..index
+        }
     }
 
     fn change(mut self, change: impl FnOnce(&mut IndexDefinition)) -> Self {
@@ -267,13 +293,21 @@ impl Index {
         let (property, value) = (Text::from(property.into()), Text::from(value.into()));
         self.change(|definition| {
             let discriminator = Discriminator::Property(property);
-            definition.entity = EntityType { name: value, discriminator, ..definition.entity.clone() };
+            definition.entity = EntityType {
+                name: value,
+                discriminator,
+                ..definition.entity.clone()
+            };
         })
     }
 
     /// The property and value that distinguish the entity's type.
     pub(crate) fn discriminator(&self) -> Option<(&str, &str)> {
-        let EntityType { name, discriminator, .. } = &self.definition.entity;
+        let EntityType {
+            name,
+            discriminator,
+            ..
+        } = &self.definition.entity;
         discriminator.property().map(|property| (property, &**name))
     }
 
@@ -304,7 +338,9 @@ impl Index {
     pub(crate) fn other_table(&self, own: &TableName) -> Option<&TableName> {
         match self.placement() {
             // Names that differ in case only are the same table in most stores.
-            Placement::OtherTable(other) if !other.as_str().eq_ignore_ascii_case(own.as_str()) => Some(other),
+            Placement::OtherTable(other) if !other.as_str().eq_ignore_ascii_case(own.as_str()) => {
+                Some(other)
+            }
             _ => None,
         }
     }
@@ -371,13 +407,19 @@ impl Index {
         }
         let (id, table) = (self.entry_id(table), self.table(table));
         if !in_blobs.is_empty() {
-            let names: Vec<_> = payload.iter().map(|property| property.name().to_owned()).collect();
+            let names: Vec<_> = payload
+                .iter()
+                .map(|property| property.name().to_owned())
+                .collect();
             self.check_in_row(entity, &names, &in_blobs)?;
         }
         let entry = |key: Key| {
             self.check_key(entity.key(), &key)?;
             Ok(Entry {
-                location: Location { table: table.clone(), key },
+                location: Location {
+                    table: table.clone(),
+                    key,
+                },
                 owner: entity.key().clone(),
                 properties: payload.clone(),
                 index: id.clone(),
@@ -404,14 +446,18 @@ impl Index {
 
     /// The keys of the entries of an entity.
     fn keys_of(&self, entity: &Entity, evaluator: &Evaluator) -> Result<Vec<Key>> {
-        let Some(keys) = &self.function else { return evaluator.entry_keys(entity) };
+        let Some(keys) = &self.function else {
+            return evaluator.entry_keys(entity);
+        };
         if !evaluator.admits(entity)? {
             return Ok(Vec::new());
         }
         match keys(entity) {
             // The Rust type cannot read the entity, but its definition can: a program of the later version stores the same properties from which
             // it derives the keys.
-            Err(error) if is_of_later_version(&error) => evaluator.entry_keys(entity).map_err(|_| error),
+            Err(error) if is_of_later_version(&error) => {
+                evaluator.entry_keys(entity).map_err(|_| error)
+            }
             keys => keys,
         }
     }
@@ -419,7 +465,9 @@ impl Index {
     /// Refuses an entry of a value in a blob: only the entity's row names the current blob, and an entry would
     /// name a deleted blob.
     fn check_in_row(&self, entity: &Entity, names: &[String], in_blobs: &[String]) -> Result<()> {
-        let Some(name) = names.iter().find(|name| in_blobs.contains(name)) else { return Ok(()) };
+        let Some(name) = names.iter().find(|name| in_blobs.contains(name)) else {
+            return Ok(());
+        };
         Err(Error::invalid_request(format!(
             "the index '{}' uses the property '{name}', whose value {} keeps in a blob: an entry cannot follow a large value; remove \
              the property from the keys, the condition and the payload of the index",
@@ -435,8 +483,12 @@ impl Index {
         if self.function.is_none() {
             return true;
         }
-        let keys = self.evaluator().and_then(|of| Ok((of.entry_keys(entity)?, self.keys_of(entity, of)?)));
-        let Ok((mut stored, mut derived)) = keys else { return false };
+        let keys = self
+            .evaluator()
+            .and_then(|of| Ok((of.entry_keys(entity)?, self.keys_of(entity, of)?)));
+        let Ok((mut stored, mut derived)) = keys else {
+            return false;
+        };
         stored.sort();
         derived.sort();
         // `entry_keys` returns each key once. Rust code may return a key twice.
@@ -451,17 +503,30 @@ impl Index {
         if is_summary || self.evaluator()?.entry_keys(entity).is_err() {
             return Ok(Vec::new());
         }
-        Self { function: None, ..self.clone() }.entries(table, entity)
+        Self {
+            function: None,
+            ..self.clone()
+        }
+        .entries(table, entity)
     }
 
     /// Whether a lookup that has found an entry at `at` may return this entity. If the Rust type cannot read the entity, the entries of its
     /// stored properties decide: the lookup then reports that entity as unreadable, or a projection reads the other properties.
-    pub(crate) fn matches_origin(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
+    pub(crate) fn matches_origin(
+        &self,
+        table: &TableName,
+        entity: &Entity,
+        at: &Location,
+    ) -> Result<bool> {
         let found = self.has_entry_at(table, entity, at);
         match &found {
             Err(error) if error.is_of_one_entity() => {
                 let stored = self.stored_entries(table, entity).unwrap_or_default();
-                if stored.iter().any(|entry| entry.location == *at) { Ok(true) } else { found }
+                if stored.iter().any(|entry| entry.location == *at) {
+                    Ok(true)
+                } else {
+                    found
+                }
             }
             _ => found,
         }
@@ -472,8 +537,17 @@ impl Index {
     /// Every program that writes the table can write a row like an entry, and the entry of another write can be stale. So the content must
     /// have this entry, as far as it has what the keys need: the whole entity, or the properties that the keys read. Otherwise only the
     /// owner's key is compared with the type and the place of the index.
-    pub(crate) fn may_show(&self, table: &TableName, shown: &Entity, at: &Location) -> Result<bool> {
-        let EntityType { partition_key, row_key, .. } = &self.definition.entity;
+    pub(crate) fn may_show(
+        &self,
+        table: &TableName,
+        shown: &Entity,
+        at: &Location,
+    ) -> Result<bool> {
+        let EntityType {
+            partition_key,
+            row_key,
+            ..
+        } = &self.definition.entity;
         let fits = |template: &Option<KeyTemplate>, text| {
             template.as_ref().is_none_or(|template| template.fits(text))
         };
@@ -497,23 +571,38 @@ impl Index {
                 return Ok(true);
             }
         }
-        if is_whole && self.function.is_some() { self.has_entry_at(table, shown, at) } else { Ok(false) }
+        if is_whole && self.function.is_some() {
+            self.has_entry_at(table, shown, at)
+        } else {
+            Ok(false)
+        }
     }
 
     /// Whether the payload has all properties that the keys and the condition read.
     fn payload_has(&self, read: &[String]) -> bool {
-        let Payload::Fields(names) = self.payload() else { return false };
+        let Payload::Fields(names) = self.payload() else {
+            return false;
+        };
         let discriminator = self.discriminator().map(|(property, _)| property);
         !self.definition.is_opaque()
             && read.iter().all(|name| {
-                let is_copied = names.iter().any(|field| field == name) && !self.foreign.contains(name);
+                let is_copied =
+                    names.iter().any(|field| field == name) && !self.foreign.contains(name);
                 is_copied || discriminator == Some(name.as_str())
             })
     }
 
     /// Whether an entity of `table` has an entry at a location.
-    pub(crate) fn has_entry_at(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
-        Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))
+    pub(crate) fn has_entry_at(
+        &self,
+        table: &TableName,
+        entity: &Entity,
+        at: &Location,
+    ) -> Result<bool> {
+        Ok(self
+            .entries(table, entity)?
+            .iter()
+            .any(|entry| entry.location == *at))
     }
 
     /// Refuses a key that the placement or the uniqueness does not allow.
@@ -562,7 +651,9 @@ impl Index {
             // An entry is read as its entity is, so it holds the schema version of the entity. The definition does not list these properties: it
             // would then change with the version of the type, and the index would become another generation.
             Payload::Fields(names) => {
-                copy.retain(|p| is_version_property(p.name()) || names.iter().any(|n| n == p.name()));
+                copy.retain(|p| {
+                    is_version_property(p.name()) || names.iter().any(|n| n == p.name())
+                });
             }
             Payload::Reference => copy.clear(),
         }
@@ -576,6 +667,8 @@ impl Index {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("definition", &self.definition).finish_non_exhaustive()
+        f.debug_struct("Index")
+            .field("definition", &self.definition)
+            .finish_non_exhaustive()
     }
 }

@@ -72,8 +72,11 @@ impl Entry {
     /// The [id](crate::index::Index::id) of the index of an entry row; `None` for any other row. An entity that merely
     /// has a property of that name is not an entry.
     pub fn index_of(row: &Entity) -> Option<&str> {
-        let owned =
-            || row.properties().iter().any(|p| p.name() != Self::INDEX && is_entry_property(p.name()));
+        let owned = || {
+            row.properties()
+                .iter()
+                .any(|p| p.name() != Self::INDEX && is_entry_property(p.name()))
+        };
         match row.get(Self::INDEX) {
             Some(ValueRef::String(name)) if owned() || is_shared_row(row) => Some(name),
             _ => None,
@@ -87,7 +90,9 @@ impl Entry {
     /// The entity has such a property.
     pub(crate) fn check_owner(entity: &Entity) -> Result<()> {
         let is_reserved = |name: &str| is_entry_property(name) || is_mark_property(name);
-        let Some(p) = entity.properties().iter().find(|p| is_reserved(p.name())) else { return Ok(()) };
+        let Some(p) = entity.properties().iter().find(|p| is_reserved(p.name())) else {
+            return Ok(());
+        };
         let use_of_it = match is_mark_property(p.name()) {
             true => "it marks an entity during a move to another partition",
             false => "it marks index entries",
@@ -111,7 +116,13 @@ impl Entry {
             Some(ValueRef::String(text)) => Ok(text),
             other => {
                 let found = other.map_or("nothing", |v| v.edm_type().name());
-                Err(Error::decode("index entry", row.key(), name, "Edm.String", found))
+                Err(Error::decode(
+                    "index entry",
+                    row.key(),
+                    name,
+                    "Edm.String",
+                    found,
+                ))
             }
         };
         Key::new(text(Self::OWNER_PARTITION)?, text(Self::OWNER_ROW)?)
@@ -148,9 +159,15 @@ impl Derived {
     /// The entries are too many, or have too many bytes.
     pub(crate) fn add(&mut self, entries: &[Entry]) -> Result<()> {
         self.entries += entries.len();
-        self.bytes += entries.iter().map(|entry| entry.properties.as_packed().len()).sum::<usize>();
+        self.bytes += entries
+            .iter()
+            .map(|entry| entry.properties.as_packed().len())
+            .sum::<usize>();
         let (count, bytes) = (limits::DERIVED_ENTRIES, limits::DERIVED_BYTES);
-        let Some(last) = entries.last().filter(|_| self.entries > count || self.bytes > bytes) else {
+        let Some(last) = entries
+            .last()
+            .filter(|_| self.entries > count || self.bytes > bytes)
+        else {
             return Ok(());
         };
         Err(Error::invalid_request(format!(
@@ -275,8 +292,14 @@ impl EntryDiff {
 
     /// Removes and returns the entries in rows that entities share.
     pub(crate) fn take_shared(&mut self) -> Self {
-        let put = self.put.extract_if(.., |(entry, _)| entry.shape.is_shared()).collect();
-        let removed = self.removed.extract_if(.., |entry| entry.shape.is_shared()).collect();
+        let put = self
+            .put
+            .extract_if(.., |(entry, _)| entry.shape.is_shared())
+            .collect();
+        let removed = self
+            .removed
+            .extract_if(.., |entry| entry.shape.is_shared())
+            .collect();
         Self { put, removed }
     }
 
@@ -285,7 +308,13 @@ impl EntryDiff {
         let here = |entry: &Entry| entry.location.is_within(table, partition);
         let (put, remote_put) = self.put.into_iter().partition(|(entry, _)| here(entry));
         let (removed, remote_removed) = self.removed.into_iter().partition(here);
-        (Self { put, removed }, Self { put: remote_put, removed: remote_removed })
+        (
+            Self { put, removed },
+            Self {
+                put: remote_put,
+                removed: remote_removed,
+            },
+        )
     }
 }
 
@@ -295,7 +324,10 @@ type Slot = (Location, Option<(Key, String)>);
 fn slot(entry: &Entry) -> Slot {
     // A shared row has a part for each entity and index. Any other row holds one entry, so two entries at its
     // place are an old and a new state.
-    let place = entry.shape.is_shared().then(|| (entry.owner.clone(), entry.index.clone()));
+    let place = entry
+        .shape
+        .is_shared()
+        .then(|| (entry.owner.clone(), entry.index.clone()));
     (entry.location.clone(), place)
 }
 

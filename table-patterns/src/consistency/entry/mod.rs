@@ -9,7 +9,10 @@
 //! | `shared` | rows that several entities share: lists, summaries and copies |
 
 mod definition;
-#[expect(clippy::module_inception, reason = "the file is about the type of this name")]
+#[expect(
+    clippy::module_inception,
+    reason = "the file is about the type of this name"
+)]
 mod entry;
 pub(crate) mod row_properties;
 pub(crate) mod shared;

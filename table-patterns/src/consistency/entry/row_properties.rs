@@ -39,7 +39,9 @@ pub(crate) fn is_unique_row_property(name: &str) -> bool {
 
 /// Whether a row is a unique row, pending or settled.
 pub(crate) fn is_unique_row(row: &Entity) -> bool {
-    row.properties().iter().any(|p| is_unique_row_property(p.name()))
+    row.properties()
+        .iter()
+        .any(|p| is_unique_row_property(p.name()))
 }
 
 /// Whether a row is a reservation that is not settled.
@@ -59,7 +61,9 @@ pub(crate) fn heir_of(row: &Entity) -> Result<Option<Key>> {
 
 /// The entities of which one has the entry: the owner, and the heir of a value that is being moved.
 pub(crate) fn holders(row: &Entity) -> Result<Vec<Key>> {
-    Ok(std::iter::once(Entry::owner_of(row)?).chain(heir_of(row)?).collect())
+    Ok(std::iter::once(Entry::owner_of(row)?)
+        .chain(heir_of(row)?)
+        .collect())
 }
 
 /// Whether a property belongs to the mark of a move.
@@ -70,7 +74,10 @@ pub(crate) fn is_mark_property(name: &str) -> bool {
 /// Whether a stored entity has the mark of a move.
 pub(crate) fn has_mark(entity: &Entity) -> bool {
     let (write, to) = (entity.get(MOVE_WRITE), entity.get(MOVE_TO));
-    matches!((write, to), (Some(ValueRef::Guid(_)), Some(ValueRef::String(_))))
+    matches!(
+        (write, to),
+        (Some(ValueRef::Guid(_)), Some(ValueRef::String(_)))
+    )
 }
 
 /// The entity without the mark of a move, with the ETag of the stored entity.
@@ -79,14 +86,18 @@ pub(crate) fn without_mark(entity: &Entity) -> Cow<'_, Entity> {
         return Cow::Borrowed(entity);
     }
     let mut entity = entity.clone();
-    entity.properties_mut().retain(|p| !is_mark_property(p.name()));
+    entity
+        .properties_mut()
+        .retain(|p| !is_mark_property(p.name()));
     Cow::Owned(entity)
 }
 
 /// Whether a row has properties of a list.
 pub(crate) fn is_list(row: &Entity) -> bool {
     let binary = |name: &str| matches!(row.get(&format!("{name}0")), Some(ValueRef::Binary(_)));
-    matches!(row.get(LIST_BLOB), Some(ValueRef::String(_))) || binary(LIST_MEMBERS) || binary(LIST_CHUNKS)
+    matches!(row.get(LIST_BLOB), Some(ValueRef::String(_)))
+        || binary(LIST_MEMBERS)
+        || binary(LIST_CHUNKS)
 }
 
 /// Whether a row has the properties of a summary.

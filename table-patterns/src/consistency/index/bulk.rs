@@ -29,7 +29,10 @@ pub struct BulkInsert {
 impl Default for BulkInsert {
     /// 16 groups in parallel, from windows of 10,000 entities.
     fn default() -> Self {
-        Self { concurrency: 16, window: 10_000 }
+        Self {
+            concurrency: 16,
+            window: 10_000,
+        }
     }
 }
 
@@ -116,7 +119,10 @@ impl<'a> GroupedInserts<'a> {
                         rounds.push(BTreeMap::new());
                     }
                     let candidate = self.candidate(entity, entries);
-                    rounds[*earlier].entry(partition).or_default().push(candidate);
+                    rounds[*earlier]
+                        .entry(partition)
+                        .or_default()
+                        .push(candidate);
                     *earlier += 1;
                 }
                 Err(error) => groups.push(Group::Invalid(entity.key().clone(), error)),
@@ -124,7 +130,9 @@ impl<'a> GroupedInserts<'a> {
         }
         let most = self.changes.rows.store.profile().group_operations;
         for partitions in rounds {
-            let filled = partitions.into_values().map(|candidates| fill_groups(candidates, most));
+            let filled = partitions
+                .into_values()
+                .map(|candidates| fill_groups(candidates, most));
             groups.extend(interleave(filled.collect()));
         }
         Ok(groups)
@@ -132,23 +140,34 @@ impl<'a> GroupedInserts<'a> {
 
     fn candidate(&self, entity: Entity, entries: Vec<Entry>) -> Candidate {
         let partition = entity.key().partition();
-        let (local, remote): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|e| e.location.is_within(self.changes.rows.table, partition));
+        let (local, remote): (Vec<_>, Vec<_>) = entries
+            .into_iter()
+            .partition(|e| e.location.is_within(self.changes.rows.table, partition));
         let remote = remote.into_iter().map(|e| e.location).next();
         let (shared, own): (Vec<_>, Vec<_>) = local.into_iter().partition(|e| e.shape.is_shared());
         let shared = shared.into_iter().map(|e| e.location).collect();
-        Candidate { remote, operations: 1 + own.len(), shared, entity }
+        Candidate {
+            remote,
+            operations: 1 + own.len(),
+            shared,
+            entity,
+        }
     }
 
     fn expires(&self) -> bool {
-        self.changes.set.schema().is_some_and(|schema| schema.expiry.is_some())
+        self.changes
+            .set
+            .schema()
+            .is_some_and(|schema| schema.expiry.is_some())
     }
 
     /// Writes a group. Halves it while it fails because of one entity, so that the other entities are written.
     async fn write_group(self, group: Group, numbers: Arc<AtomicU64>) -> Vec<BulkOutcome> {
         let table = self.changes.rows.table;
         let first = match group {
-            Group::Invalid(key, error) => return vec![BulkOutcome::refused(table.clone(), key, error)],
+            Group::Invalid(key, error) => {
+                return vec![BulkOutcome::refused(table.clone(), key, error)];
+            }
             Group::Writable(changes) => changes,
         };
         let (mut outcomes, mut left, mut has_looked) = (Vec::new(), vec![first], false);
@@ -163,13 +182,17 @@ impl<'a> GroupedInserts<'a> {
                 // One request finds the entities that exist, as of a file that is imported again. Not for a type whose entities expire: an
                 // insert takes the place of an expired one.
                 Err(error)
-                    if changes.len() > 1 && error.is_already_exists() && !has_looked && !self.expires() =>
+                    if changes.len() > 1
+                        && error.is_already_exists()
+                        && !has_looked
+                        && !self.expires() =>
                 {
                     has_looked = true;
                     let keys = changes.iter().map(|(key, _)| key);
                     let existing = existing_keys(&**self.changes.rows.store, table, keys).await;
-                    let (exist, new): (Vec<_>, Vec<_>) =
-                        changes.into_iter().partition(|(key, _)| existing.contains(key));
+                    let (exist, new): (Vec<_>, Vec<_>) = changes
+                        .into_iter()
+                        .partition(|(key, _)| existing.contains(key));
                     let refused = exist.into_iter().map(|(key, _)| {
                         let error = Error::entity_already_exists(table, &key);
                         outcome(key, Err(error), false)
@@ -183,13 +206,16 @@ impl<'a> GroupedInserts<'a> {
                     left.extend([second, changes]);
                 }
                 Err(error) => {
-                    let all = changes.into_iter().map(|(key, _)| outcome(key, Err(error.clone()), false));
+                    let all = changes
+                        .into_iter()
+                        .map(|(key, _)| outcome(key, Err(error.clone()), false));
                     outcomes.extend(all);
                 }
                 Ok(done) => {
                     let pending = done.entries == Entries::Pending;
                     let each = changes.into_iter().zip(done.written);
-                    outcomes.extend(each.map(|((key, _), written)| outcome(key, Ok(written), pending)));
+                    outcomes
+                        .extend(each.map(|((key, _), written)| outcome(key, Ok(written), pending)));
                 }
             }
         }
@@ -258,14 +284,20 @@ where
 {
     let (combine, failure) = (Arc::new(combine), Arc::new(OnceLock::new()));
     let ending = Arc::clone(&failure);
-    let rows = rows.scan((), move |(), row| ready(row.map_err(|error| ending.set(error)).ok()));
+    let rows = rows.scan((), move |(), row| {
+        ready(row.map_err(|error| ending.set(error)).ok())
+    });
     let pieces = rows.enumerate().map(move |(number, row)| {
         let combine = Arc::clone(&combine);
         let keys = vec![row.key().clone()];
         let work = async move {
             let key = row.key().clone();
-            let done = changes.modify(&key, |old| combine(old, &row).map(Some)).await;
-            let pending = done.as_ref().is_ok_and(|done| done.entries == Entries::Pending);
+            let done = changes
+                .modify(&key, |old| combine(old, &row).map(Some))
+                .await;
+            let pending = done
+                .as_ref()
+                .is_ok_and(|done| done.entries == Entries::Pending);
             let written = done.map(|done| done.written.into_iter().next().unwrap_or_default());
             let table = changes.rows.table.clone();
             BulkOutcome::of_request(table, key, number as u64, written).with_pending(pending)
@@ -276,7 +308,9 @@ where
         changes.journal.flush().await;
         stream::iter(failure.get().cloned().map(Err))
     };
-    run_in_order(pieces, concurrency).map(Ok).chain(end.flatten_stream())
+    run_in_order(pieces, concurrency)
+        .map(Ok)
+        .chain(end.flatten_stream())
 }
 
 /// Fills groups of one partition, with space for a journal row in a group with remote entries.
@@ -286,7 +320,13 @@ fn fill_groups(mut candidates: Vec<Candidate>, most: usize) -> Vec<Group> {
     candidates.sort_by(|a, b| a.remote.cmp(&b.remote));
     let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 0);
     let mut rows: BTreeSet<Location> = BTreeSet::new();
-    for Candidate { operations: own, shared, entity, remote } in candidates {
+    for Candidate {
+        operations: own,
+        shared,
+        entity,
+        remote,
+    } in candidates
+    {
         let more = own + shared.iter().filter(|row| !rows.contains(row)).count();
         // Entities without remote entries come first, so the last entity of a group decides.
         let journal = usize::from(remote.is_some());
@@ -300,7 +340,11 @@ fn fill_groups(mut candidates: Vec<Candidate>, most: usize) -> Vec<Group> {
         rows.extend(shared);
         group.push((entity.key().clone(), Change::insert(entity)));
     }
-    groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Writable));
+    groups.extend(
+        Some(group)
+            .filter(|group| !group.is_empty())
+            .map(Group::Writable),
+    );
     groups
 }
 
@@ -320,6 +364,12 @@ fn interleave(partitions: Vec<Vec<Group>>) -> Vec<Group> {
 /// Whether one entity made the group fail, so that the others can be written without it. A missing permission
 /// affects every entity.
 fn is_failure_of_one_entity(error: &Error) -> bool {
-    let of_all = matches!(error.kind(), ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
-    error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found() && !of_all
+    let of_all = matches!(
+        error.kind(),
+        ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_)
+    );
+    error.outcome() == Outcome::NotApplied
+        && !error.is_transient()
+        && !error.is_table_not_found()
+        && !of_all
 }

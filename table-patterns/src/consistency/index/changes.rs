@@ -50,7 +50,9 @@ impl EntityChanges<'_> {
             left -= 1;
             match self.write_once(&[Change::delete(due)]).await {
                 // The due entity may be gone; the write itself was not applied.
-                Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                Err(error) if !error.is_conflict() => {
+                    return Err(error.with_outcome(Outcome::NotApplied));
+                }
                 // After a conflict, the owner was renewed or removed: the next attempt shows which.
                 _ => {}
             }
@@ -102,7 +104,12 @@ impl EntityChanges<'_> {
     /// definitions, may have written entries of the older row: if any could differ, the change writes all
     /// entries.
     pub(crate) fn upgrade(&self, old: Entity, new: Entity) -> Change {
-        match self.set.indexes().iter().all(|index| index.derives_stored_keys(&old)) {
+        match self
+            .set
+            .indexes()
+            .iter()
+            .all(|index| index.derives_stored_keys(&old))
+        {
             true => Change::replace(old, new),
             false => Change::replace_with_all_entries(old, new),
         }
@@ -125,7 +132,9 @@ impl EntityChanges<'_> {
         let mut conflicts = Conflicts::new(self.attempts + 1);
         loop {
             // A writer leaves the source of a committed move to the process that moves it, which may have died.
-            let Some(unmarked) = self.journal.end_move(entity).await? else { return Ok(false) };
+            let Some(unmarked) = self.journal.end_move(entity).await? else {
+                return Ok(false);
+            };
             entity = unmarked;
             let change = Change::rewrite(entity.clone());
             let lost = match self.journal.write(&[change], Acknowledge::Applied).await {
@@ -135,14 +144,19 @@ impl EntityChanges<'_> {
                 _ => Error::precondition_failed(self.rows.table, entity.key()),
             };
             conflicts.wait(lost).await?;
-            let Some(now) = self.rows.entity(entity.key()).await? else { return Ok(false) };
+            let Some(now) = self.rows.entity(entity.key()).await? else {
+                return Ok(false);
+            };
             entity = now;
         }
     }
 
     /// Whether an index has remote entries. A move to another partition marks the entity in that case.
     pub(crate) fn has_remote_entries(&self) -> bool {
-        self.set.indexes().iter().any(|index| *index.placement() != Placement::SamePartition)
+        self.set
+            .indexes()
+            .iter()
+            .any(|index| *index.placement() != Placement::SamePartition)
     }
 
     /// As [`IndexedEntities::move_to`](super::IndexedEntities::move_to); `check` may refuse the entity at the target.
@@ -153,7 +167,8 @@ impl EntityChanges<'_> {
         to: &Key,
         check: impl Fn(&Entity) -> Result<()> + Send + Sync,
     ) -> Result<()> {
-        let is_same = Arc::ptr_eq(self.rows.store, target.rows.store) && self.rows.table == target.rows.table;
+        let is_same =
+            Arc::ptr_eq(self.rows.store, target.rows.store) && self.rows.table == target.rows.table;
         if is_same && key == to {
             return Err(own_key_error(key));
         }
@@ -203,7 +218,9 @@ impl EntityChanges<'_> {
         match self.write(&[Change::delete(old), write]).await {
             // `wait_to_move_again` ends a move whose source is missing. The missing entity of this group may be the one at the target, so no
             // conflict may look like a missing source.
-            Err(error) if error.is_conflict() => Err(Error::precondition_failed(self.rows.table, key)),
+            Err(error) if error.is_conflict() => {
+                Err(Error::precondition_failed(self.rows.table, key))
+            }
             moved => moved.map(drop),
         }
     }
@@ -217,7 +234,11 @@ impl EntityChanges<'_> {
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
         copy: &mut Option<MovedCopy>,
     ) -> Result<()> {
-        let old = self.rows.entity(key).await?.ok_or_else(|| self.missing(key))?;
+        let old = self
+            .rows
+            .entity(key)
+            .await?
+            .ok_or_else(|| self.missing(key))?;
         check_no_blob(&old)?;
         let new = old.clone().with_system(None, None).with_key(to.clone());
         let mut replaced = None;
@@ -234,7 +255,11 @@ impl EntityChanges<'_> {
             }
             written => written?,
         };
-        *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag().cloned(), copy.as_ref()));
+        *copy = Some(MovedCopy::over(
+            replaced.as_ref(),
+            written.etag().cloned(),
+            copy.as_ref(),
+        ));
         // In the version that was read: a change of another writer since then starts the move again, and replaces the target.
         self.write(&[Change::delete(old)]).await.map(drop)
     }
@@ -267,12 +292,15 @@ fn obstacles(error: &Error, changes: &[Change]) -> Vec<Key> {
         return Vec::new();
     }
     if error.is_unique_violation() || error.is_key_collision() {
-        let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Holder>());
+        let cause =
+            std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Holder>());
         return cause.map(|holder| holder.0.clone()).into_iter().collect();
     }
     if error.is_already_exists() {
         let inserted = changes.iter().filter(|change| change.old().is_none());
-        return inserted.filter_map(|change| change.key().ok().cloned()).collect();
+        return inserted
+            .filter_map(|change| change.key().ok().cloned())
+            .collect();
     }
     Vec::new()
 }

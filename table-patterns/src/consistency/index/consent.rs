@@ -24,8 +24,10 @@ const ROUNDS: usize = 8;
 pub(super) async fn give(set: &IndexSet, loaded: &Loaded, indexes: &[StoredIndex]) -> Result<()> {
     let mut by_table: BTreeMap<&TableName, Vec<&StoredIndex>> = BTreeMap::new();
     for index in indexes {
-        let leaves =
-            index.table.as_ref().filter(|other| !set.store().profile().is_same_table(other, set.table()));
+        let leaves = index
+            .table
+            .as_ref()
+            .filter(|other| !set.store().profile().is_same_table(other, set.table()));
         if let Some(other) = leaves {
             by_table.entry(other).or_default().push(index);
         }
@@ -40,7 +42,12 @@ pub(super) async fn give(set: &IndexSet, loaded: &Loaded, indexes: &[StoredIndex
         for index in indexes {
             let definition = index.definition_sha256().to_owned();
             let renewal = index.renewal;
-            let consent = Consent { source: set.table().clone(), pairing, definition, renewal };
+            let consent = Consent {
+                source: set.table().clone(),
+                pairing,
+                definition,
+                renewal,
+            };
             group.push(Operation::InsertOrReplace(consent.to_entity(profile)?))?;
         }
         store.transact(other, group).await?;
@@ -85,9 +92,17 @@ async fn pairing_of(set: &IndexSet, manifest: &Manifest) -> Result<Uuid> {
 /// and consent have an id of this act, so that a program which reads one before the act and the other after it sees no consent. Then the
 /// index must be [built](super::IndexedEntities::build). `false` if another program has declared an index since the manifest was read.
 /// 2 requests, and 1 more if the table has no pairing id.
-pub(super) async fn bring_into_force(set: &IndexSet, loaded: &Loaded, index: &StoredIndex) -> Result<bool> {
+pub(super) async fn bring_into_force(
+    set: &IndexSet,
+    loaded: &Loaded,
+    index: &StoredIndex,
+) -> Result<bool> {
     let mut index = index.clone();
-    if !set.manifest().renew(&loaded.table, &mut index, Uuid::new_v4()).await? {
+    if !set
+        .manifest()
+        .renew(&loaded.table, &mut index, Uuid::new_v4())
+        .await?
+    {
         return Ok(false);
     }
     give(set, loaded, std::slice::from_ref(&index)).await?;
@@ -105,14 +120,24 @@ pub(super) struct GivenConsent {
 
 /// Reads the consent to an index whose entries are in another table. 1 request for such an index.
 pub(super) async fn of_index(set: &IndexSet, index: &StoredIndex) -> Result<Option<GivenConsent>> {
-    let Some(table) = &index.table else { return Ok(None) };
-    let key = Consent::key_of(set.table(), index.definition_sha256(), set.store().profile())?;
+    let Some(table) = &index.table else {
+        return Ok(None);
+    };
+    let key = Consent::key_of(
+        set.table(),
+        index.definition_sha256(),
+        set.store().profile(),
+    )?;
     let row = match set.store().get(table, &key, None).await {
         Err(error) if error.is_table_not_found() => None,
         other => other?,
     };
     let version = row.as_ref().and_then(|row| row.etag()).map(IfMatch::from);
-    Ok(version.map(|version| GivenConsent { table: table.clone(), key, version }))
+    Ok(version.map(|version| GivenConsent {
+        table: table.clone(),
+        key,
+        version,
+    }))
 }
 
 /// Takes the consent to a dropped definition back, in the version from before the definition was removed: a program that declares the
@@ -120,7 +145,9 @@ pub(super) async fn of_index(set: &IndexSet, index: &StoredIndex) -> Result<Opti
 pub(super) async fn take_back(set: &IndexSet, consent: GivenConsent) -> Result<()> {
     let delete = Operation::Delete(consent.key, consent.version);
     match set.store().write(&consent.table, delete).await {
-        Err(error) if error.is_conflict() || error.is_gone() || error.is_table_not_found() => Ok(()),
+        Err(error) if error.is_conflict() || error.is_gone() || error.is_table_not_found() => {
+            Ok(())
+        }
         other => other.map(drop),
     }
 }

@@ -67,14 +67,29 @@ impl<'a> IndexDrop<'a, '_> {
     ///
     /// Other processes may drop or build the same index. Each step is under the version of the row that this process has read, and no step
     /// is taken before every process knows the state in that version, also if another process has written it.
-    async fn remove(&mut self, id: &str, is_to_go: impl Fn(&StoredIndex) -> bool + Send) -> Result<bool> {
+    async fn remove(
+        &mut self,
+        id: &str,
+        is_to_go: impl Fn(&StoredIndex) -> bool + Send,
+    ) -> Result<bool> {
         let mut before = None;
-        while let Some(mut stored) = self.set.manifest().index(id).await?.filter(|stored| is_to_go(stored)) {
+        while let Some(mut stored) = self
+            .set
+            .manifest()
+            .index(id)
+            .await?
+            .filter(|stored| is_to_go(stored))
+        {
             let mut seen = Seen::of(&stored, before.take());
             // `WaitForFound`: another process may have set the state a moment ago, and others may still use the state before it.
             if !seen.is_settled {
-                self.waits.until_states_known(WaitingFor::State(stored.state)).await?;
-                before = Some(Seen { is_settled: true, ..seen });
+                self.waits
+                    .until_states_known(WaitingFor::State(stored.state))
+                    .await?;
+                before = Some(Seen {
+                    is_settled: true,
+                    ..seen
+                });
                 continue;
             }
             // An index that a build left delete-only is marked as leaving, too: no builder continues the build.
@@ -86,7 +101,9 @@ impl<'a> IndexDrop<'a, '_> {
             // The builder may still write entries within its lease. It meets the changed row at its next claim.
             if let Some(since) = seen.may_be_written_since.take() {
                 let lease = self.set.slowest().durations.lease;
-                self.waits.until_builder_ends(id, lease.saturating_sub(since.elapsed())).await;
+                self.waits
+                    .until_builder_ends(id, lease.saturating_sub(since.elapsed()))
+                    .await;
                 before = Some(seen);
                 continue;
             }
@@ -122,10 +139,19 @@ impl<'a> IndexDrop<'a, '_> {
             Err(error) if error.is_conflict() => return Ok(None),
             other => other?,
         }
-        let may_be_written_since =
-            if was_building { Some(Instant::now()) } else { seen.may_be_written_since };
-        self.waits.until_states_known(WaitingFor::State(next)).await?;
-        Ok(Some(Seen { version: stored.etag.clone(), is_settled: true, may_be_written_since }))
+        let may_be_written_since = if was_building {
+            Some(Instant::now())
+        } else {
+            seen.may_be_written_since
+        };
+        self.waits
+            .until_states_known(WaitingFor::State(next))
+            .await?;
+        Ok(Some(Seen {
+            version: stored.etag.clone(),
+            is_settled: true,
+            may_be_written_since,
+        }))
     }
 
     async fn remove_rows(&mut self, stored: &StoredIndex) -> Result<()> {
@@ -166,7 +192,10 @@ fn row_without_entries(loaded: &Loaded, name: &str) -> Result<Option<Key>> {
         return stored.key().map(Some);
     }
     let refused = &loaded.manifest.refused;
-    Ok(refused.iter().find(|row| row.key.row() == name).map(|row| row.key.clone()))
+    Ok(refused
+        .iter()
+        .find(|row| row.key.row() == name)
+        .map(|row| row.key.clone()))
 }
 
 /// What a drop knows of the index's row in the manifest.
@@ -203,7 +232,13 @@ pub(super) async fn collect_blobs(
     if !index.shape().needs_blobs() {
         return Ok(0);
     }
-    rows.shared.collect_blobs(&rows.entry_id(index), rows.table_of(index), waits.until_blobs_named()).await
+    rows.shared
+        .collect_blobs(
+            &rows.entry_id(index),
+            rows.table_of(index),
+            waits.until_blobs_named(),
+        )
+        .await
 }
 
 /// The removal of the rows of an index.
@@ -237,7 +272,8 @@ impl Removal<'_> {
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
             let (rows, next) = self.page(from.as_ref()).await?;
-            next.iter().try_for_each(|next| cycles.add(next, rows.len()))?;
+            next.iter()
+                .try_for_each(|next| cycles.add(next, rows.len()))?;
             if !self.is_in_place().await? {
                 return Ok(());
             }
@@ -247,7 +283,10 @@ impl Removal<'_> {
                 // no writer changes a row of the index. An applier that settles a row makes the drop fail; it is then called again.
                 let condition = row.version()?;
                 let delete = Operation::Delete(row.key().clone(), condition);
-                groups.entry(row.key().partition_key()).or_default().push(delete);
+                groups
+                    .entry(row.key().partition_key())
+                    .or_default()
+                    .push(delete);
             }
             if !self.send(groups).await? || next.is_none() {
                 return Ok(());
@@ -259,10 +298,16 @@ impl Removal<'_> {
     /// Sends the groups; `false` if the index is no longer the dropped generation.
     async fn send(&mut self, groups: BTreeMap<PartitionKey, Vec<Operation>>) -> Result<bool> {
         let table = self.rows.table_of(&self.index);
-        let mut left: Vec<_> =
-            groups.into_iter().map(|(partition, deletes)| ((table.clone(), partition), deletes)).collect();
+        let mut left: Vec<_> = groups
+            .into_iter()
+            .map(|(partition, deletes)| ((table.clone(), partition), deletes))
+            .collect();
         loop {
-            let (until, remote, most) = (self.until, self.journal.remote_rows(), self.rows.concurrency);
+            let (until, remote, most) = (
+                self.until,
+                self.journal.remote_rows(),
+                self.rows.concurrency,
+            );
             // Entries often have a partition each, so that each is a request of its own.
             let sends = left.into_iter().map(|(to, mut operations)| async move {
                 // The first group is always sent, so that a drop with slow requests ends, too. A late group
@@ -272,7 +317,10 @@ impl Removal<'_> {
                 let sent = remote.put_while(&to, &mut operations, may_send).await?;
                 Ok::<_, Error>((!sent).then_some((to, operations)))
             });
-            let sent: Vec<_> = stream::iter(sends).buffer_unordered(most.max(1)).try_collect().await?;
+            let sent: Vec<_> = stream::iter(sends)
+                .buffer_unordered(most.max(1))
+                .try_collect()
+                .await?;
             left = sent.into_iter().flatten().collect();
             if left.is_empty() {
                 return Ok(true);
@@ -305,11 +353,16 @@ impl Removal<'_> {
                     return of.delete_unchanged(&at, &row).await.map(drop);
                 };
                 let mut merge = Merge::new(at.clone(), of.entry_id(index), index.shape().clone());
-                merge.gone.extend(copy_owner(&row, prefix, &merge.index).own());
+                merge
+                    .gone
+                    .extend(copy_owner(&row, prefix, &merge.index).own());
                 let prepared = of.shared.prepare(&merge).await?;
                 of.shared.send(&at, prepared).await.map(drop)
             });
-            removals.buffer_unordered(of.concurrency).try_collect::<Vec<()>>().await?;
+            removals
+                .buffer_unordered(of.concurrency)
+                .try_collect::<Vec<()>>()
+                .await?;
             // A row that a writer changed after the read still exists: read the rows again.
             if next.is_none() && !std::mem::take(&mut left) {
                 return Ok(true);
@@ -318,8 +371,14 @@ impl Removal<'_> {
         }
     }
 
-    async fn page(&self, from: Option<&Continuation>) -> Result<(Vec<Entity>, Option<Continuation>)> {
-        let page = self.rows.page(&self.index, &written_by(&self.index, self.rows.table), from).await?;
+    async fn page(
+        &self,
+        from: Option<&Continuation>,
+    ) -> Result<(Vec<Entity>, Option<Continuation>)> {
+        let page = self
+            .rows
+            .page(&self.index, &written_by(&self.index, self.rows.table), from)
+            .await?;
         Ok((page.items, page.continuation))
     }
 

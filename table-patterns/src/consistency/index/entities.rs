@@ -6,7 +6,9 @@ use futures_util::{Stream, TryStreamExt as _};
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page};
-use table_core::store::{BulkOutcome, CycleDetector, Error, Result, TableStore, TableStoreExt as _};
+use table_core::store::{
+    BulkOutcome, CycleDetector, Error, Result, TableStore, TableStoreExt as _,
+};
 
 use super::build::IndexBuild;
 use super::bulk::{BulkInsert, GroupedInserts, modify_all};
@@ -78,7 +80,14 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        open_to_write(store.into_shared(), table, indexes, options, EntityScope::AnyType).await
+        open_to_write(
+            store.into_shared(),
+            table,
+            indexes,
+            options,
+            EntityScope::AnyType,
+        )
+        .await
     }
 
     /// Opens a table to maintain its indexes from the manifest alone: to build, scrub and drop them, and to
@@ -95,8 +104,18 @@ impl IndexedEntities {
         options: IndexOptions,
     ) -> Result<Self> {
         // No caller waits for a single answer of upkeep, and a round ends when its rows are gone.
-        let options = IndexOptions { clearing: Clearing::BeforeAnswer, ..options };
-        open_to_write(store.into_shared(), table, Vec::new(), options, EntityScope::Nothing).await
+        let options = IndexOptions {
+            clearing: Clearing::BeforeAnswer,
+            ..options
+        };
+        open_to_write(
+            store.into_shared(),
+            table,
+            Vec::new(),
+            options,
+            EntityScope::Nothing,
+        )
+        .await
     }
 
     /// Opens the table read-only; does not register in the manifest, so changes of state do not wait for this
@@ -115,7 +134,14 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        open_to_read(store.into_shared(), table, indexes, options, EntityScope::Nothing).await
+        open_to_read(
+            store.into_shared(),
+            table,
+            indexes,
+            options,
+            EntityScope::Nothing,
+        )
+        .await
     }
 
     /// The journal, for workers and sweeps.
@@ -135,10 +161,13 @@ impl IndexedEntities {
 
     /// The other table of an index with entries in another table.
     pub(crate) fn other_table(&self) -> Option<TableName> {
-        self.set.indexes().iter().find_map(|index| match index.placement() {
-            Placement::OtherTable(table) => Some(table.clone()),
-            Placement::SamePartition | Placement::OtherPartition => None,
-        })
+        self.set
+            .indexes()
+            .iter()
+            .find_map(|index| match index.placement() {
+                Placement::OtherTable(table) => Some(table.clone()),
+                Placement::SamePartition | Placement::OtherPartition => None,
+            })
     }
 
     /// The same handle with other options.
@@ -263,7 +292,9 @@ impl IndexedEntities {
         from: Option<&Continuation>,
         trust: Trust,
     ) -> Result<Page<Entity>> {
-        self.pages().page(index, query, from, trust, usize::MAX).await
+        self.pages()
+            .page(index, query, from, trust, usize::MAX)
+            .await
     }
 
     /// All entities of [`page`](Self::page), one page at a time: the next page is read when all entities of the
@@ -328,7 +359,12 @@ impl IndexedEntities {
         query: &IndexQuery,
         trust: Trust,
     ) -> impl Stream<Item = Result<Entity>> + Send + 'a {
-        MergedLookup { lookups: self.lookups(), index, trust }.stream(partitions, query)
+        MergedLookup {
+            lookups: self.lookups(),
+            index,
+            trust,
+        }
+        .stream(partitions, query)
     }
 
     /// All of [`merged`](Self::merged), collected.
@@ -342,7 +378,9 @@ impl IndexedEntities {
         query: &IndexQuery,
         trust: Trust,
     ) -> Result<Vec<Entity>> {
-        self.merged(index, partitions, query, trust).try_collect().await
+        self.merged(index, partitions, query, trust)
+            .try_collect()
+            .await
     }
 
     /// The keys of the entities in a list, in the order of keys, as the list has them. 1 request; 1 more for
@@ -430,7 +468,8 @@ impl IndexedEntities {
     /// # Errors
     /// Another writer changed the entity since the read, or a unique value is taken.
     pub async fn replace(&self, old: &Stored<Entity>, new: Entity) -> Result<Committed> {
-        self.write(&[Change::replace(old.entity().clone(), new)]).await
+        self.write(&[Change::replace(old.entity().clone(), new)])
+            .await
     }
 
     /// Deletes an entity that was [read](Self::get), in that version. Requests: see [`write`](Self::write).
@@ -491,7 +530,9 @@ impl IndexedEntities {
     /// entity has a value in a blob; with remote entries, the entity has more properties than fit with the two
     /// properties of the mark.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<()> {
-        self.changes().move_to(key, &target.changes(), to, |_| Ok(())).await
+        self.changes()
+            .move_to(key, &target.changes(), to, |_| Ok(()))
+            .await
     }
 
     /// Inserts entities while the stream is polled; returns a result for each, in the order of the answers.
@@ -519,7 +560,10 @@ impl IndexedEntities {
     where
         S: Stream<Item = Result<Entity>> + Send + 'a,
     {
-        GroupedInserts { changes: self.changes() }.run(entities, options)
+        GroupedInserts {
+            changes: self.changes(),
+        }
+        .run(entities, options)
     }
 
     /// Writes rows over entities while the stream is polled; returns a result for each, in the order of the answers. `combine` returns
@@ -624,7 +668,9 @@ impl IndexedEntities {
             self.set.check_writes()?;
         }
         let index = self.complete(index).await?;
-        Scrub::new(self.changes(), self.options.timing, &index, mode).page(cursor, report).await
+        Scrub::new(self.changes(), self.options.timing, &index, mode)
+            .page(cursor, report)
+            .await
     }
 
     /// Compares some entries and some entities of an index, by their keys, and changes nothing. Entries in another table are those of
@@ -639,7 +685,12 @@ impl IndexedEntities {
         entities: &[Key],
     ) -> Result<ScrubReport> {
         let index = self.complete(index).await?;
-        let scrub = Scrub::new(self.changes(), self.options.timing, &index, ScrubMode::Report);
+        let scrub = Scrub::new(
+            self.changes(),
+            self.options.timing,
+            &index,
+            ScrubMode::Report,
+        );
         scrub.sample(entries, entities).await
     }
 
@@ -661,7 +712,15 @@ impl IndexedEntities {
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
         self.set.check_writes()?;
         let index = self.set.find(index)?;
-        collect_blobs(self.rows(), &index, &mut Waits { set: &self.set, report: &mut |_| () }).await
+        collect_blobs(
+            self.rows(),
+            &index,
+            &mut Waits {
+                set: &self.set,
+                report: &mut |_| (),
+            },
+        )
+        .await
     }
 
     /// Drops an index: its entries, then its row in the manifest. A name means the generation that this program
@@ -688,7 +747,11 @@ impl IndexedEntities {
     ///
     /// # Errors
     /// As for [`drop_index`](Self::drop_index).
-    pub async fn drop_index_with(&self, index: &str, mut on_wait: impl FnMut(Waiting) + Send) -> Result<()> {
+    pub async fn drop_index_with(
+        &self,
+        index: &str,
+        mut on_wait: impl FnMut(Waiting) + Send,
+    ) -> Result<()> {
         self.index_drop(&mut on_wait).run(index).await
     }
 
@@ -733,19 +796,31 @@ impl IndexedEntities {
 impl IndexedEntities {
     pub(super) fn rows(&self) -> IndexedRows<'_> {
         let (store, table, shared) = (self.set.store(), self.set.table(), self.journal.shared());
-        IndexedRows { store, table, shared, concurrency: self.options.concurrency.max(1) }
+        IndexedRows {
+            store,
+            table,
+            shared,
+            concurrency: self.options.concurrency.max(1),
+        }
     }
 
     pub(crate) fn lookups(&self) -> Lookups<'_> {
-        Lookups { rows: self.rows(), set: &self.set }
+        Lookups {
+            rows: self.rows(),
+            set: &self.set,
+        }
     }
 
     pub(super) fn pages(&self) -> Pages<'_> {
-        Pages { lookups: self.lookups() }
+        Pages {
+            lookups: self.lookups(),
+        }
     }
 
     pub(super) fn lists(&self) -> Lists<'_> {
-        Lists { lookups: self.lookups() }
+        Lists {
+            lookups: self.lookups(),
+        }
     }
 
     pub(crate) fn changes(&self) -> EntityChanges<'_> {
@@ -763,8 +838,18 @@ impl IndexedEntities {
         &'a self,
         report: &'t mut (dyn FnMut(Waiting) + Send),
     ) -> IndexDrop<'a, 't> {
-        let waits = Waits { set: &self.set, report };
-        let (rows, set, journal, cache) = (self.rows(), &*self.set, &self.journal, self.options.cache);
-        IndexDrop { rows, set, journal, cache, waits }
+        let waits = Waits {
+            set: &self.set,
+            report,
+        };
+        let (rows, set, journal, cache) =
+            (self.rows(), &*self.set, &self.journal, self.options.cache);
+        IndexDrop {
+            rows,
+            set,
+            journal,
+            cache,
+            waits,
+        }
     }
 }

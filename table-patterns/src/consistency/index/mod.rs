@@ -149,7 +149,8 @@ pub use self::typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, Stored
 pub(crate) use self::typed::{all_indexes, open_entities};
 pub(crate) use self::upkeep::{Obstacle, UpkeepManifest, UpkeepTable};
 pub use super::entry::{
-    Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary, Uniqueness,
+    Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary,
+    Uniqueness,
 };
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;

@@ -36,8 +36,16 @@ pub(crate) async fn open_to_write(
     options: IndexOptions,
     scope: EntityScope,
 ) -> Result<IndexedEntities> {
-    let set = new_set(&store, &table, indexes, &options)?.with_scope(scope).with_registration();
-    let row = Opening { set: &set, options: &options, scope }.register().await?;
+    let set = new_set(&store, &table, indexes, &options)?
+        .with_scope(scope)
+        .with_registration();
+    let row = Opening {
+        set: &set,
+        options: &options,
+        scope,
+    }
+    .register()
+    .await?;
     Ok(handle(set, options, &row, scope != EntityScope::Nothing))
 }
 
@@ -49,7 +57,9 @@ pub(crate) async fn open_to_read(
     options: IndexOptions,
     scope: EntityScope,
 ) -> Result<IndexedEntities> {
-    let set = new_set(&store, &table, indexes, &options)?.with_scope(scope).read_only();
+    let set = new_set(&store, &table, indexes, &options)?
+        .with_scope(scope)
+        .read_only();
     set.refresh().await?;
     set.check_type()?;
     let row = set.table_row();
@@ -65,11 +75,21 @@ fn new_set(
     check(&indexes, options)?;
     store.profile().check_reads("indexes")?;
     check_and_declare_copies(&**store, table, &indexes)?;
-    Ok(IndexSet::new(store.clone(), table.clone(), indexes, options.durations()))
+    Ok(IndexSet::new(
+        store.clone(),
+        table.clone(),
+        indexes,
+        options.durations(),
+    ))
 }
 
 /// The handle, with the blob folder of this table in this store: other tables may share the blob store.
-fn handle(set: IndexSet, options: IndexOptions, row: &TableRow, writes_entities: bool) -> IndexedEntities {
+fn handle(
+    set: IndexSet,
+    options: IndexOptions,
+    row: &TableRow,
+    writes_entities: bool,
+) -> IndexedEntities {
     let set = Arc::new(set);
     let mut journal = Journal::new(set.store().clone(), set.table().clone(), set.clone())
         .with_timing(options.timing)
@@ -85,7 +105,12 @@ fn handle(set: IndexSet, options: IndexOptions, row: &TableRow, writes_entities:
         let folder = format!("{}-{id}", set.table().to_lowercase());
         journal = journal.with_blobs(blobs.clone(), folder);
     }
-    IndexedEntities { set, journal, options, writes_entities }
+    IndexedEntities {
+        set,
+        journal,
+        options,
+        writes_entities,
+    }
 }
 
 /// The opening of a table by a program that writes it.
@@ -102,20 +127,29 @@ impl Opening<'_> {
         let set = self.set;
         self.check_targets().await?;
         let any_type = self.scope == EntityScope::AnyType;
-        let mine = TableRow::of(self.options.has_blobs(), any_type, set.unregistered_durations());
+        let mine = TableRow::of(
+            self.options.has_blobs(),
+            any_type,
+            set.unregistered_durations(),
+        );
         for _ in 0..ROUNDS {
             // The process registers before it reads the states: a change of state waits only for registered processes.
             let asked = set.ensure_registered().await?;
             let loaded = set.manifest().load().await?;
             if let EntityScope::Type(schema) = self.scope {
-                loaded.manifest.check_type_row(set.table(), &schema.entity_type())?;
+                loaded
+                    .manifest
+                    .check_type_row(set.table(), &schema.entity_type())?;
             }
             set.check_stored_type(&loaded)?;
             set.check_large(&loaded)?;
             let (row, is_as_read) = match self.register_first(&loaded, &mine).await? {
                 First::Registered(row) => (row, false),
                 First::No => {
-                    let row = set.manifest().extend_table_row(loaded.table.clone(), &mine).await?;
+                    let row = set
+                        .manifest()
+                        .extend_table_row(loaded.table.clone(), &mine)
+                        .await?;
                     let is_as_read = row == loaded.table && !row.is_new();
                     (row, is_as_read)
                 }
@@ -135,8 +169,15 @@ impl Opening<'_> {
     /// indexes of that table.
     async fn check_targets(&self) -> Result<()> {
         let (store, table) = (&**self.set.store(), self.set.table());
-        for index in self.set.own().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
-            let Placement::OtherTable(other) = index.placement() else { continue };
+        for index in self
+            .set
+            .own()
+            .iter()
+            .filter(|index| matches!(index.shape(), Shape::Copy { .. }))
+        {
+            let Placement::OtherTable(other) = index.placement() else {
+                continue;
+            };
             if other == table {
                 continue;
             }
@@ -179,7 +220,11 @@ impl Opening<'_> {
         // First the consents of the other tables: a definition without them is not in force.
         consent::give(self.set, loaded, &indexes).await?;
         let registered = self.set.manifest().declare(&row, &types, &indexes).await?;
-        Ok(if registered { First::Registered(row) } else { First::Lost })
+        Ok(if registered {
+            First::Registered(row)
+        } else {
+            First::Lost
+        })
     }
 
     /// The indexes of the program that may become readable at once: indexes of its entities, in the rest of a group with the table's row
@@ -188,19 +233,30 @@ impl Opening<'_> {
         let is_new = is_new_table(loaded);
         let is_of_type = |index: &&Index| match self.scope {
             EntityScope::Type(schema) => {
-                is_new || index.definition().entity.has_same_rows(&schema.entity_type())
+                is_new
+                    || index
+                        .definition()
+                        .entity
+                        .has_same_rows(&schema.entity_type())
             }
             EntityScope::AnyType | EntityScope::Nothing => true,
         };
-        let has_own_rows =
-            |index: &&Index| check_generations(index.definition(), loaded, self.set.table()).is_ok();
+        let has_own_rows = |index: &&Index| {
+            check_generations(index.definition(), loaded, self.set.table()).is_ok()
+        };
         let most = self.set.store().profile().group_operations - 1 - types;
         // A definition that is there already is brought into force by a build, and not declared.
         let is_absent = |index: &&Index| loaded.not_in_force(index.id()).is_none();
-        let indexes =
-            self.set.own().iter().filter(|index| !self.options.builds_later(index)).filter(is_absent);
+        let indexes = self
+            .set
+            .own()
+            .iter()
+            .filter(|index| !self.options.builds_later(index))
+            .filter(is_absent);
         let indexes = indexes.filter(is_of_type).filter(has_own_rows).take(most);
-        indexes.map(|index| StoredIndex::new(index.definition(), IndexState::Readable)).collect()
+        indexes
+            .map(|index| StoredIndex::new(index.definition(), IndexState::Readable))
+            .collect()
     }
 
     /// Whether the table certainly has no entity of the program's type; of any type, if the table is new. 1 request.
@@ -220,7 +276,11 @@ const fn is_new_table(loaded: &Loaded) -> bool {
 }
 
 /// Whether the program is the first to open the table for its entities, and the rows of types that it adds to the manifest or updates.
-fn types_to_declare(loaded: &Loaded, row: &TableRow, scope: EntityScope) -> (bool, Vec<StoredType>) {
+fn types_to_declare(
+    loaded: &Loaded,
+    row: &TableRow,
+    scope: EntityScope,
+) -> (bool, Vec<StoredType>) {
     let schema = match scope {
         EntityScope::Type(schema) => schema,
         EntityScope::AnyType => return (is_new_table(loaded), Vec::new()),
@@ -253,7 +313,9 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
             unique.name()
         )));
     }
-    let without = indexes.iter().find(|i| i.shape().needs_blobs() && !options.has_blobs());
+    let without = indexes
+        .iter()
+        .find(|i| i.shape().needs_blobs() && !options.has_blobs());
     without.map_or(Ok(()), |index| {
         Err(Error::invalid_request(format!(
             "the index '{}' keeps lists in blobs: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)",

@@ -70,7 +70,10 @@ impl Default for IndexOptions {
 
 impl IndexOptions {
     /// Whether lists can be in blobs. A build without the feature `blobs` has no blob store.
-    #[cfg_attr(not(feature = "blobs"), expect(clippy::unused_self, reason = "it has no blob store"))]
+    #[cfg_attr(
+        not(feature = "blobs"),
+        expect(clippy::unused_self, reason = "it has no blob store")
+    )]
     pub(crate) const fn has_blobs(&self) -> bool {
         #[cfg(feature = "blobs")]
         return self.blobs.is_some();
@@ -89,9 +92,17 @@ impl IndexOptions {
     /// # Panics
     /// Never: the durations are consistent.
     pub fn local() -> Self {
-        let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO);
+        let timing = Timing::new(
+            Duration::from_secs(1),
+            Duration::from_millis(250),
+            Duration::ZERO,
+        );
         let timing = timing.expect("a lease of four requests is long enough");
-        Self { timing, cache: Duration::from_millis(100), ..Self::default() }
+        Self {
+            timing,
+            cache: Duration::from_millis(100),
+            ..Self::default()
+        }
     }
 
     /// Sets whether a write clears its journal row and its ticket before it returns, or after that in the background.
@@ -108,7 +119,11 @@ impl IndexOptions {
 
     /// The durations that the process registers in the manifest.
     pub(crate) const fn durations(&self) -> Durations {
-        Durations { cache: self.cache, request: self.timing.request(), lease: self.timing.lease() }
+        Durations {
+            cache: self.cache,
+            request: self.timing.request(),
+            lease: self.timing.lease(),
+        }
     }
 
     /// Refuses durations with which no write could succeed.

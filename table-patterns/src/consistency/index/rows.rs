@@ -51,15 +51,23 @@ impl IndexedRows<'_> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let mut found = self.store.query_readable(self.table_of(index), query, from).await?;
-        let (next, rows) =
-            (found.page.continuation.as_ref(), found.page.items.len() + found.unreadable.len());
+        let mut found = self
+            .store
+            .query_readable(self.table_of(index), query, from)
+            .await?;
+        let (next, rows) = (
+            found.page.continuation.as_ref(),
+            found.page.items.len() + found.unreadable.len(),
+        );
         // Before rows are left out: a page without an entry of the index makes progress, too.
         check_progress(from, next, rows)?;
         // The index id of a copy is not in the entity that has the copies.
         if !matches!(index.shape(), Shape::Copy { .. }) {
             let id = self.entry_id(index);
-            found.page.items.retain(|row| Entry::index_of(row) == Some(&*id));
+            found
+                .page
+                .items
+                .retain(|row| Entry::index_of(row) == Some(&*id));
         }
         Ok(found)
     }
@@ -77,7 +85,10 @@ impl IndexedRows<'_> {
 
     /// The place of a key of an index.
     pub(super) fn location(&self, index: &Index, key: &Key) -> Location {
-        Location { table: self.table_of(index).clone(), key: key.clone() }
+        Location {
+            table: self.table_of(index).clone(),
+            key: key.clone(),
+        }
     }
 
     /// The table with the entries of an index.
@@ -99,7 +110,11 @@ impl IndexedRows<'_> {
     pub(super) async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
         // `ScrubInVersion`: a row that was written since belongs to an entity again.
         let condition = row.version()?;
-        match self.store.write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
+        match self
+            .store
+            .write(&at.table, Operation::Delete(at.key.clone(), condition))
+            .await
+        {
             Ok(_) => Ok(true),
             Err(e) if e.is_conflict() => Ok(false),
             Err(e) => Err(e),

@@ -99,9 +99,18 @@ impl<T: FromEntity> Stored<T> {
     /// Decodes a whole row that was read from the table of the entities.
     pub(crate) fn read(entity: Entity) -> Result<Self> {
         let entity = as_read(entity.detached());
-        let without = || ErrorKind::Service(format!("the store returned {} without an ETag", entity.key()));
+        let without = || {
+            ErrorKind::Service(format!(
+                "the store returned {} without an ETag",
+                entity.key()
+            ))
+        };
         let etag = entity.etag().cloned().ok_or_else(without)?;
-        Ok(Self { value: T::from_entity(entity.clone())?, entity, etag })
+        Ok(Self {
+            value: T::from_entity(entity.clone())?,
+            entity,
+            etag,
+        })
     }
 }
 
@@ -145,6 +154,9 @@ impl<T: PartialEq> PartialEq for Stored<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Stored<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stored").field("value", &self.value).field("etag", &self.etag).finish()
+        f.debug_struct("Stored")
+            .field("value", &self.value)
+            .field("etag", &self.etag)
+            .finish()
     }
 }

@@ -52,33 +52,67 @@ impl UpkeepManifest {
     pub(crate) fn unique_tables(&self, table: &TableName) -> Vec<TableName> {
         let unique = self.indexes.iter().filter(|stored| {
             stored.definition.as_ref().is_some_and(|definition| {
-                definition.uniqueness != Uniqueness::No && definition.placement != Placement::SamePartition
+                definition.uniqueness != Uniqueness::No
+                    && definition.placement != Placement::SamePartition
             })
         });
-        let tables: BTreeSet<_> = unique.map(|stored| stored.table.as_ref().unwrap_or(table)).collect();
+        let tables: BTreeSet<_> = unique
+            .map(|stored| stored.table.as_ref().unwrap_or(table))
+            .collect();
         tables.into_iter().cloned().collect()
     }
 
     /// Whether entities of an index also belong to another index that the handle cannot maintain; upkeep does
     /// not write such entities.
-    pub(crate) fn leaves_entities_of(&self, stored: &StoredIndex, entities: &IndexedEntities) -> bool {
-        let Some(of) = &stored.entity else { return true };
-        let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_disjoint_from(of));
+    pub(crate) fn leaves_entities_of(
+        &self,
+        stored: &StoredIndex,
+        entities: &IndexedEntities,
+    ) -> bool {
+        let Some(of) = &stored.entity else {
+            return true;
+        };
+        let meets = |other: &StoredIndex| {
+            other
+                .entity
+                .as_ref()
+                .is_none_or(|e| !e.is_disjoint_from(of))
+        };
         // Without blobs the handle can still remove entries: such an index is in the way only in states in which writers write them.
         let in_the_way = |other: &StoredIndex| {
-            Obstacle::of(other, entities)
-                .is_some_and(|obstacle| obstacle != Obstacle::NoBlobs || other.state.writes_entries())
+            Obstacle::of(other, entities).is_some_and(|obstacle| {
+                obstacle != Obstacle::NoBlobs || other.state.writes_entries()
+            })
         };
-        self.indexes.iter().any(|other| meets(other) && in_the_way(other))
+        self.indexes
+            .iter()
+            .any(|other| meets(other) && in_the_way(other))
     }
 
     fn of(manifest: Manifest) -> Self {
-        let large = manifest.types.iter().filter(|stored| matches!(stored.layout, Layout::Large { .. }));
-        let large = large.map(|stored| stored.entity.as_ref().map_or("", |of| &of.name).to_owned()).collect();
+        let large = manifest
+            .types
+            .iter()
+            .filter(|stored| matches!(stored.layout, Layout::Large { .. }));
+        let large = large
+            .map(|stored| stored.entity.as_ref().map_or("", |of| &of.name).to_owned())
+            .collect();
         let [scrub, collection, expiry] = [LastRun::SCRUB, LastRun::COLLECTION, LastRun::EXPIRY]
             .map(|row| LastRun::of(row, manifest.other(row)));
-        let expiring = manifest.types.iter().filter(|stored| stored.expiry.is_some()).cloned().collect();
-        Self { indexes: manifest.indexes, scrub, large, collection, expiring, expiry }
+        let expiring = manifest
+            .types
+            .iter()
+            .filter(|stored| stored.expiry.is_some())
+            .cloned()
+            .collect();
+        Self {
+            indexes: manifest.indexes,
+            scrub,
+            large,
+            collection,
+            expiring,
+            expiry,
+        }
     }
 }
 
@@ -98,7 +132,9 @@ pub(crate) enum Obstacle {
 impl Obstacle {
     /// Why a handle that was opened for upkeep cannot maintain an index; `None` if it can.
     pub(crate) fn of(stored: &StoredIndex, entities: &IndexedEntities) -> Option<Self> {
-        let Some(definition) = &stored.definition else { return Some(Self::Newer) };
+        let Some(definition) = &stored.definition else {
+            return Some(Self::Newer);
+        };
         if Index::from_definition(definition.clone()).is_err() {
             return Some(Self::Opaque);
         }
@@ -130,9 +166,18 @@ impl LastRun {
     const FINISHED: &str = "Finished";
 
     fn of(name: &'static str, row: Option<&Entity>) -> Self {
-        let finished = row.is_some_and(|row| row.get(Self::FINISHED) == Some(ValueRef::Boolean(true)));
-        let (at, etag) = (row.and_then(Entity::timestamp), row.and_then(Entity::etag).cloned());
-        Self { row: name, at, finished, etag }
+        let finished =
+            row.is_some_and(|row| row.get(Self::FINISHED) == Some(ValueRef::Boolean(true)));
+        let (at, etag) = (
+            row.and_then(Entity::timestamp),
+            row.and_then(Entity::etag).cloned(),
+        );
+        Self {
+            row: name,
+            at,
+            finished,
+            etag,
+        }
     }
 
     fn operation(&self, finished: bool) -> Result<Operation> {
@@ -145,17 +190,30 @@ impl LastRun {
 
     /// Whether the next run is due. Clocks decide only when a run begins, never whether an entry is right.
     pub(crate) fn is_due(&self, every: Duration) -> bool {
-        let wait = if self.finished { every } else { every.min(ABANDONED) };
+        let wait = if self.finished {
+            every
+        } else {
+            every.min(ABANDONED)
+        };
         self.at.is_none_or(|at| after(at, wait) <= Ticks::now())
     }
 
     /// Takes the next run for this process, in the version of the row that was read. `None` if another process was first. 1 request.
-    pub(crate) async fn begin(&self, store: &dyn TableStore, table: &TableName) -> Result<Option<Self>> {
+    pub(crate) async fn begin(
+        &self,
+        store: &dyn TableStore,
+        table: &TableName,
+    ) -> Result<Option<Self>> {
         match store.write(table, self.operation(false)?).await {
             Err(e) if e.is_conflict() => Ok(None),
-            other => {
-                other.map(|written| Some(Self { at: None, finished: false, etag: written.etag, ..*self }))
-            }
+            other => other.map(|written| {
+                Some(Self {
+                    at: None,
+                    finished: false,
+                    etag: written.etag,
+                    ..*self
+                })
+            }),
         }
     }
 
@@ -185,15 +243,29 @@ impl UpkeepTable {
         table: TableName,
         options: IndexOptions,
     ) -> Result<Self> {
-        let loaded = ManifestRows { store: &*store, table: &table }.load().await?;
+        let loaded = ManifestRows {
+            store: &*store,
+            table: &table,
+        }
+        .load()
+        .await?;
         if loaded.table.is_new() {
-            return Ok(Self { entities: None, manifest: UpkeepManifest::of(loaded.manifest) });
+            return Ok(Self {
+                entities: None,
+                manifest: UpkeepManifest::of(loaded.manifest),
+            });
         }
         let entities = IndexedEntities::open_for_upkeep(store, table, options).await?;
         Ok(match UpkeepManifest::of_open(&entities).await? {
-            Some(manifest) => Self { entities: Some(entities), manifest },
+            Some(manifest) => Self {
+                entities: Some(entities),
+                manifest,
+            },
             // The table was recreated in between.
-            None => Self { entities: None, manifest: UpkeepManifest::of(Manifest::default()) },
+            None => Self {
+                entities: None,
+                manifest: UpkeepManifest::of(Manifest::default()),
+            },
         })
     }
 }

@@ -115,7 +115,10 @@ fn steps(
     let mut own = BTreeSet::new();
     for affected in &row.affected {
         let at = affected.location()?;
-        let part = affected.shared.as_ref().map(|(index, shape)| (index.as_str(), shape));
+        let part = affected
+            .shared
+            .as_ref()
+            .map(|(index, shape)| (index.as_str(), shape));
         if !maintainer.permits(&at, part) {
             tracing::warn!(table = %at.table, key = %at.key, "a journal row names a row that no index in force has");
             continue;
@@ -135,15 +138,24 @@ fn steps(
     // steps in the same order.
     let plain = operations(plain, &wanted.rows).into_iter();
     let plain = plain.map(|(to, operations)| Step::Rows { to, operations });
-    Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
+    Ok(plain
+        .chain(shared)
+        .chain(unique.into_iter().map(Step::Unique))
+        .collect())
 }
 
 impl Step {
     /// The rows that the step writes.
     fn rows(&self) -> Vec<Location> {
         match self {
-            Self::Rows { to: (table, _), operations } => {
-                let at = |o: &Operation| Location { table: table.clone(), key: o.key().clone() };
+            Self::Rows {
+                to: (table, _),
+                operations,
+            } => {
+                let at = |o: &Operation| Location {
+                    table: table.clone(),
+                    key: o.key().clone(),
+                };
                 operations.iter().map(at).collect()
             }
             Self::Shared(merge) => vec![merge.at.clone()],
@@ -163,7 +175,10 @@ impl StepsTaken {
     /// The steps taken towards these entries; none if other entries were wanted before.
     fn towards(&mut self, wanted: &Wanted) -> &BTreeSet<usize> {
         if self.wanted.as_ref() != Some(wanted) {
-            *self = Self { wanted: Some(wanted.clone()), taken: BTreeSet::new() };
+            *self = Self {
+                wanted: Some(wanted.clone()),
+                taken: BTreeSet::new(),
+            };
         }
         &self.taken
     }
@@ -234,7 +249,13 @@ impl Applier<'_> {
             let valid_until = permission.valid_until;
             let limits = SendLimits { lease, valid_until };
             let wanted = states.entries(self.entities)?;
-            let input = RoundInput { row, used: &used, wanted: &wanted.rows, known, limits };
+            let input = RoundInput {
+                row,
+                used: &used,
+                wanted: &wanted.rows,
+                known,
+                limits,
+            };
             let once = self.apply_once(input, &wanted, &mut states, &mut taken_steps);
             let round = match valid_until {
                 // A request that was sent in time may still run for the client's part of its life. A change
@@ -275,7 +296,10 @@ impl Applier<'_> {
     ) -> Result<Round> {
         let steps = steps(input.row, states, wanted, &*self.entities.maintainer)?;
         let taken = taken_steps.towards(wanted);
-        let left = steps.into_iter().enumerate().filter(|(number, _)| !taken.contains(number));
+        let left = steps
+            .into_iter()
+            .enumerate()
+            .filter(|(number, _)| !taken.contains(number));
         let left = lanes(left.map(|(number, step)| (number, step.rows(), step)));
         let work = left.into_iter().map(|lane| {
             let states = states.clone();
@@ -317,34 +341,59 @@ impl Applier<'_> {
                 *end = Round::Changed;
             }
             if !matches!(round, Ok(Round::Done)) {
-                return LaneEnd { taken, states, round };
+                return LaneEnd {
+                    taken,
+                    states,
+                    round,
+                };
             }
             taken.push(number);
         }
-        LaneEnd { taken, states, round: Ok(Round::Done) }
+        LaneEnd {
+            taken,
+            states,
+            round: Ok(Round::Done),
+        }
     }
 
     /// Takes one step. Returns whether all of the step was sent.
-    async fn take_step(&self, step: Step, input: RoundInput<'_>, states: &mut States) -> Result<bool> {
-        let RoundInput { row, wanted, known, limits, .. } = input;
+    async fn take_step(
+        &self,
+        step: Step,
+        input: RoundInput<'_>,
+        states: &mut States,
+    ) -> Result<bool> {
+        let RoundInput {
+            row,
+            wanted,
+            known,
+            limits,
+            ..
+        } = input;
         match step {
             Step::Rows { to, mut operations } => {
                 // `OwnEntries`: a step reads the owner of a row before it changes or deletes the row. A newer definition of the
                 // index may have made a key unique since the write was planned. Then rule U decides about the row, and not this step.
-                let reserved = self.remote.on_own_rows(&to.0, &mut operations, states).await?;
+                let reserved = self
+                    .remote
+                    .on_own_rows(&to.0, &mut operations, states)
+                    .await?;
                 for at in reserved {
                     if !limits.may_send() {
                         return Ok(false);
                     }
                     self.unique.settle(&at, By::Applier(row.id), states).await?;
                 }
-                self.remote.put_rows(&to, &mut operations, states, || limits.may_send()).await
+                self.remote
+                    .put_rows(&to, &mut operations, states, || limits.may_send())
+                    .await
             }
             // Read and written under its ETag (`SharedInVersion`): other writers change the same row.
             Step::Shared(merge) => self.remote.merge(&merge, || limits.may_send()).await,
             Step::Unique(_) if !limits.may_send() => Ok(false),
             Step::Unique(at) => {
-                self.apply_unique(&at, row.id, states, wanted, known).await?;
+                self.apply_unique(&at, row.id, states, wanted, known)
+                    .await?;
                 Ok(true)
             }
         }
@@ -361,7 +410,10 @@ impl Applier<'_> {
         // The writer has read this row before its commit, so its entities are newer than the row: the order
         // of rule U is kept without another read.
         if let Some(version) = known.and_then(|k| k.get(at))
-            && self.unique.settle_known(at, wanted.get(at), write, version.clone()).await?
+            && self
+                .unique
+                .settle_known(at, wanted.get(at), write, version.clone())
+                .await?
         {
             return Ok(());
         }
@@ -371,18 +423,25 @@ impl Applier<'_> {
     /// Step 7 within the lease: deletes the journal row. The owner of the ticket deletes the ticket afterwards: a ticket without a
     /// journal row does no harm, a journal row without a ticket would wait for a sweep.
     pub(super) async fn clear(&self, row: &JournalRow, lease: Lease) -> Result<Entries> {
-        self.within(lease, self.rows.clear(row)).await.unwrap_or(Ok(Entries::Pending))
+        self.within(lease, self.rows.clear(row))
+            .await
+            .unwrap_or(Ok(Entries::Pending))
     }
 }
 
 /// Divides numbered work into lanes that may run at the same time. Work on the same row is in the same lane, in the order of its numbers:
 /// two requests to one row that overtake each other would leave the content of the earlier step.
-pub(super) fn lanes<T>(work: impl IntoIterator<Item = (usize, Vec<Location>, T)>) -> Vec<Vec<(usize, T)>> {
+pub(super) fn lanes<T>(
+    work: impl IntoIterator<Item = (usize, Vec<Location>, T)>,
+) -> Vec<Vec<(usize, T)>> {
     let mut lanes: Vec<Vec<(usize, T)>> = Vec::new();
     let mut lane_of: BTreeMap<Location, usize> = BTreeMap::new();
     for (number, rows, work) in work {
-        let mut found =
-            rows.iter().filter_map(|row| lane_of.get(row).copied()).collect::<BTreeSet<_>>().into_iter();
+        let mut found = rows
+            .iter()
+            .filter_map(|row| lane_of.get(row).copied())
+            .collect::<BTreeSet<_>>()
+            .into_iter();
         let lane = found.next().unwrap_or(lanes.len());
         if lane == lanes.len() {
             lanes.push(Vec::new());
@@ -391,7 +450,10 @@ pub(super) fn lanes<T>(work: impl IntoIterator<Item = (usize, Vec<Location>, T)>
         for other in found {
             let moved = std::mem::take(&mut lanes[other]);
             lanes[lane].extend(moved);
-            lane_of.values_mut().filter(|of| **of == other).for_each(|of| *of = lane);
+            lane_of
+                .values_mut()
+                .filter(|of| **of == other)
+                .for_each(|of| *of = lane);
         }
         lanes[lane].push((number, work));
         lane_of.extend(rows.into_iter().map(|row| (row, lane)));
@@ -413,15 +475,30 @@ mod tests {
     use super::*;
 
     fn row(name: &str) -> Result<Location> {
-        Ok(Location { table: TableName::new("Cities")?, key: Key::new(name, "")? })
+        Ok(Location {
+            table: TableName::new("Cities")?,
+            key: Key::new(name, "")?,
+        })
     }
 
     #[test]
     fn work_on_one_row_keeps_its_order() -> Result<()> {
-        let all = [vec!["a"], vec!["b"], vec!["c", "d"], vec!["a", "b"], vec!["d"], vec![]];
-        let all: Vec<Vec<_>> =
-            all.into_iter().map(|rows| rows.into_iter().map(row).collect()).collect::<Result<_>>()?;
-        let numbered = all.into_iter().enumerate().map(|(number, rows)| (number, rows, ()));
+        let all = [
+            vec!["a"],
+            vec!["b"],
+            vec!["c", "d"],
+            vec!["a", "b"],
+            vec!["d"],
+            vec![],
+        ];
+        let all: Vec<Vec<_>> = all
+            .into_iter()
+            .map(|rows| rows.into_iter().map(row).collect())
+            .collect::<Result<_>>()?;
+        let numbered = all
+            .into_iter()
+            .enumerate()
+            .map(|(number, rows)| (number, rows, ()));
         let numbers: Vec<Vec<_>> = lanes(numbered)
             .into_iter()
             .map(|lane| lane.into_iter().map(|(number, ())| number).collect())

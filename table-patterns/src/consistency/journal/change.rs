@@ -21,28 +21,48 @@ pub struct Change {
 impl Change {
     /// Inserts an entity.
     pub const fn insert(new: Entity) -> Self {
-        Self { old: None, new: Some(new), all_entries: false }
+        Self {
+            old: None,
+            new: Some(new),
+            all_entries: false,
+        }
     }
 
     /// Replaces the entity that was read, under its ETag.
     pub const fn replace(old: Entity, new: Entity) -> Self {
-        Self { old: Some(old), new: Some(new), all_entries: false }
+        Self {
+            old: Some(old),
+            new: Some(new),
+            all_entries: false,
+        }
     }
 
     /// Deletes the entity that was read, under its ETag.
     pub const fn delete(old: Entity) -> Self {
-        Self { old: Some(old), new: None, all_entries: false }
+        Self {
+            old: Some(old),
+            new: None,
+            all_entries: false,
+        }
     }
 
     /// Writes the entity that was read again, under its ETag, with all of its entries: repairs a missing entry.
     pub fn rewrite(entity: Entity) -> Self {
-        Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
+        Self {
+            old: Some(entity.clone()),
+            new: Some(entity),
+            all_entries: true,
+        }
     }
 
     /// Replaces the entity that was read, with all of its entries. For entities of an earlier schema version, whose
     /// stored entries may differ from those that the maintainer derives.
     pub(crate) const fn replace_with_all_entries(old: Entity, new: Entity) -> Self {
-        Self { old: Some(old), new: Some(new), all_entries: true }
+        Self {
+            old: Some(old),
+            new: Some(new),
+            all_entries: true,
+        }
     }
 
     /// The old state, as it was read.
@@ -52,7 +72,11 @@ impl Change {
 
     /// The key of the entity.
     pub(crate) fn key(&self) -> Result<&Key> {
-        self.new.as_ref().or(self.old.as_ref()).map(Entity::key).ok_or_else(without_entity)
+        self.new
+            .as_ref()
+            .or(self.old.as_ref())
+            .map(Entity::key)
+            .ok_or_else(without_entity)
     }
 
     /// The operation on the entity: conditional on the ETag of the old state, or an insert.

@@ -57,11 +57,16 @@ enum Part {
 
 impl Draft {
     fn new(plan: &Plan) -> Self {
-        Self { rows: plan.operations.clone(), shared: plan.shared.iter().map(|_| None).collect() }
+        Self {
+            rows: plan.operations.clone(),
+            shared: plan.shared.iter().map(|_| None).collect(),
+        }
     }
 
     fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.rows.iter().chain(self.shared.iter().flatten().flat_map(Prepared::in_group))
+        self.rows
+            .iter()
+            .chain(self.shared.iter().flatten().flat_map(Prepared::in_group))
     }
 
     fn part(&self, mut index: usize) -> Part {
@@ -126,7 +131,11 @@ impl Committer<'_> {
 
     /// Sends the draft until it is committed, or returns how the write ends. The caller deletes the blobs that the draft leaves unused.
     async fn commit_draft(&self, plan: &Plan, draft: &mut Draft, lease: Lease) -> Sent {
-        let shared = if plan.shared.is_empty() { 0 } else { SHARED_ROUNDS };
+        let shared = if plan.shared.is_empty() {
+            0
+        } else {
+            SHARED_ROUNDS
+        };
         if let Err(error) = self.read_local_conflicts(plan, draft).await {
             return Sent::Failed(error.with_outcome(Outcome::NotApplied));
         }
@@ -172,11 +181,19 @@ impl Committer<'_> {
 
     /// Reads the shared rows that were not read yet or have changed.
     async fn read_shared(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
-        let open: Vec<_> = (0..plan.shared.len()).filter(|n| draft.shared[*n].is_none()).collect();
-        let reads = open.iter().map(|n| self.read_one(&plan.shared[*n])).collect::<Vec<_>>();
-        for (n, read) in
-            open.iter().zip(stream::iter(reads).buffered(self.entities.concurrency).collect::<Vec<_>>().await)
-        {
+        let open: Vec<_> = (0..plan.shared.len())
+            .filter(|n| draft.shared[*n].is_none())
+            .collect();
+        let reads = open
+            .iter()
+            .map(|n| self.read_one(&plan.shared[*n]))
+            .collect::<Vec<_>>();
+        for (n, read) in open.iter().zip(
+            stream::iter(reads)
+                .buffered(self.entities.concurrency)
+                .collect::<Vec<_>>()
+                .await,
+        ) {
             draft.shared[*n] = Some(read?);
         }
         Ok(())
@@ -203,20 +220,26 @@ impl Committer<'_> {
     fn deadline(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
         // `Plan::is_valid` was checked just before the send; from then on, the group may run for the client's
         // part of its life.
-        let states = plan.permission.valid_until.map(|until| until + self.timing.client());
+        let states = plan
+            .permission
+            .valid_until
+            .map(|until| until + self.timing.client());
         let leased = draft.is_leased(plan).then(|| lease.cut_off());
         states.into_iter().chain(leased).min()
     }
 
     /// The group in the form of the draft.
     fn group(&self, plan: &Plan, draft: &Draft) -> Result<GroupTransaction> {
-        let mut group = GroupTransaction::new(plan.partition.clone(), self.entities.store.profile());
+        let mut group =
+            GroupTransaction::new(plan.partition.clone(), self.entities.store.profile());
         for operation in draft.operations() {
             group.push(operation.clone())?;
         }
         if plan.has_journal() {
             // Last in the group: the writer takes the version of the journal row from the end of the answer.
-            group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
+            group.push(Operation::Insert(
+                self.journal_row(plan, None)?.to_entity()?,
+            ))?;
         }
         Ok(group)
     }
@@ -246,7 +269,9 @@ impl Committer<'_> {
         if error.is_ambiguous() {
             return Err(self.resolve_lost_commit(plan, error, lease).await);
         }
-        let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
+        let Some(failed) = error.failed_index() else {
+            return Err(Sent::Failed(error));
+        };
         match draft.part(failed) {
             // Only an abort row can be at the key of a fresh write id.
             Part::Journal if error.is_already_exists() => Err(Sent::StartOver(Cause::AbortRow)),
@@ -258,7 +283,9 @@ impl Committer<'_> {
             }
             // The operations of the entities come first; a conflict of an entity ends the write, because its
             // entries were planned from another state.
-            Part::Row(n) if n >= plan.owners.len() => self.rebase_local_entry(plan, draft, n, error).await,
+            Part::Row(n) if n >= plan.owners.len() => {
+                self.rebase_local_entry(plan, draft, n, error).await
+            }
             _ => Err(Sent::Failed(without_group(error))),
         }
     }
@@ -275,9 +302,15 @@ impl Committer<'_> {
         // `FindOutInLease`: later, a missing journal row would prove nothing. A worker may have applied the
         // write and cleared the row, and an abort row in its place would make a committed write look like a
         // failed one.
-        let found = if lease.may_send() { before(lease.cut_off(), abort).await } else { None };
+        let found = if lease.may_send() {
+            before(lease.cut_off(), abort).await
+        } else {
+            None
+        };
         match found {
-            Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
+            Some(Ok(Some(Evidence::Abort))) => {
+                Sent::Failed(error.with_outcome(Outcome::NotApplied))
+            }
             // A journal row; or no row, where one was a moment ago. Abort rows stay, so that was a journal
             // row too.
             Some(Ok(_)) => Sent::Committed(unknown_versions(plan)),
@@ -293,7 +326,10 @@ impl Committer<'_> {
             .iter()
             .map(|n| self.rebase_operation(plan, &draft.rows[*n]))
             .collect::<Vec<_>>();
-        let seen: Vec<_> = stream::iter(reads).buffered(self.entities.concurrency).try_collect().await?;
+        let seen: Vec<_> = stream::iter(reads)
+            .buffered(self.entities.concurrency)
+            .try_collect()
+            .await?;
         // From the last one to the first: a removed operation does not move the others.
         for (n, operation) in plan.unknown_owner.iter().zip(seen).rev() {
             replace_or_remove(draft, *n, operation);
@@ -310,15 +346,19 @@ impl Committer<'_> {
         position: usize,
         error: Error,
     ) -> Result<(), Sent> {
-        let row_differs =
-            error.is_already_exists() || error.is_precondition_failed() || error.is_entity_not_found();
+        let row_differs = error.is_already_exists()
+            || error.is_precondition_failed()
+            || error.is_entity_not_found();
         if !row_differs {
             return Err(Sent::Failed(without_group(error)));
         }
         let seen = match &draft.rows[position] {
             // A missing row need not be deleted.
             Operation::Delete(..) if error.is_entity_not_found() => None,
-            operation => self.rebase_operation(plan, operation).await.map_err(Sent::Failed)?,
+            operation => self
+                .rebase_operation(plan, operation)
+                .await
+                .map_err(Sent::Failed)?,
         };
         replace_or_remove(draft, position, seen);
         Ok(())
@@ -329,13 +369,28 @@ impl Committer<'_> {
     ///
     /// # Errors
     /// Another entity has the entry key.
-    async fn rebase_operation(&self, plan: &Plan, operation: &Operation) -> Result<Option<Operation>> {
-        let row = self.entities.store.get(&self.entities.name, operation.key(), None).await?;
+    async fn rebase_operation(
+        &self,
+        plan: &Plan,
+        operation: &Operation,
+    ) -> Result<Option<Operation>> {
+        let row = self
+            .entities
+            .store
+            .get(&self.entities.name, operation.key(), None)
+            .await?;
         let Some(wanted) = operation.entity() else {
-            let own = row.filter(|row| self.owner_of(row).is_some_and(|owner| plan.owners.contains(&owner)));
-            return own.map(|row| Ok(Operation::Delete(row.key().clone(), row.version()?))).transpose();
+            let own = row.filter(|row| {
+                self.owner_of(row)
+                    .is_some_and(|owner| plan.owners.contains(&owner))
+            });
+            return own
+                .map(|row| Ok(Operation::Delete(row.key().clone(), row.version()?)))
+                .transpose();
         };
-        let Some(row) = row else { return Ok(Some(Operation::Insert(wanted.clone()))) };
+        let Some(row) = row else {
+            return Ok(Some(Operation::Insert(wanted.clone())));
+        };
         let holder = match self.owner_of(&row) {
             // An entity, or an entry of an index of another table.
             None => Some(row.key().clone()),
@@ -343,7 +398,11 @@ impl Committer<'_> {
             Some(owner) => self.has_entry(&owner, row.key()).await?.then_some(owner),
         };
         if let Some(owner) = holder {
-            return match plan.local.iter().find(|entry| entry.location.key == *wanted.key()) {
+            return match plan
+                .local
+                .iter()
+                .find(|entry| entry.location.key == *wanted.key())
+            {
                 // The row stays with the other entity: the build of the index reports both as duplicates.
                 Some(entry) if self.had_same_value(plan, entry) => Ok(None),
                 Some(entry) => Err(violation(entry, &owner)),
@@ -362,14 +421,22 @@ impl Committer<'_> {
     /// before, and the other one has the row.
     fn had_same_value(&self, plan: &Plan, entry: &Entry) -> bool {
         let kept = |operation: &Operation| matches!(operation, Operation::InsertOrReplace(_));
-        let planned = plan.operations.iter().find(|operation| *operation.key() == entry.location.key);
-        entry.unique && planned.is_some_and(kept) && !self.entities.maintainer.is_complete(&entry.index)
+        let planned = plan
+            .operations
+            .iter()
+            .find(|operation| *operation.key() == entry.location.key);
+        entry.unique
+            && planned.is_some_and(kept)
+            && !self.entities.maintainer.is_complete(&entry.index)
     }
 
     /// Whether an entity has an entry at a key of the table. A row that its owner no longer wants may be overwritten
     /// in the version that was read: an owner that wants it again meets the new row.
     async fn has_entry(&self, owner: &Key, key: &Key) -> Result<bool> {
-        let at = Location { table: self.entities.name.clone(), key: key.clone() };
+        let at = Location {
+            table: self.entities.name.clone(),
+            key: key.clone(),
+        };
         let mut states = States::new(vec![owner.clone()]);
         states.read_again(self.entities, owner).await?;
         match states.entry_at(self.entities, owner, &at) {
@@ -395,8 +462,14 @@ fn without_group(error: Error) -> Error {
 
 /// The error after other writers have changed the same rows too often.
 fn contended(plan: &Plan) -> Error {
-    let table = plan.local.first().map_or_else(String::new, |e| e.location.table.to_string());
-    let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
+    let table = plan
+        .local
+        .first()
+        .map_or_else(String::new, |e| e.location.table.to_string());
+    let key = plan
+        .owners
+        .first()
+        .map_or_else(String::new, ToString::to_string);
     Error::precondition_failed(table, key)
 }
 

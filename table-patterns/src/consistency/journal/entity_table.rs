@@ -41,7 +41,9 @@ impl EntityTable {
 
     /// Whether an index of this table has written a row, and not one of another table.
     pub(super) fn is_of_own_index(&self, table: &TableName, row: &Entity) -> bool {
-        let Some(index) = Entry::index_of(row) else { return false };
+        let Some(index) = Entry::index_of(row) else {
+            return false;
+        };
         let is_in_own_table = table.as_str().eq_ignore_ascii_case(self.name.as_str());
         match split_entry_id(index).1 {
             None => is_in_own_table,
@@ -52,28 +54,41 @@ impl EntityTable {
     /// The owner of a row that an index of this table has written; `None` for any other row: an entity, or an entry of an index of
     /// another table. Only the former may be changed or deleted.
     pub(super) fn owner_of_entry(&self, table: &TableName, row: &Entity) -> Option<Key> {
-        if self.is_of_own_index(table, row) { Entry::owner_of(row).ok() } else { None }
+        if self.is_of_own_index(table, row) {
+            Entry::owner_of(row).ok()
+        } else {
+            None
+        }
     }
 
     /// The entries that an entity has.
     pub(super) fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.entries(&marked(&*self.store, &self.name, &without_mark(entity)))
+        self.maintainer
+            .entries(&marked(&*self.store, &self.name, &without_mark(entity)))
     }
 
     /// The entries to remove with a state of an entity: also those of indexes that get no new entries.
     pub(super) fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.removable(&marked(&*self.store, &self.name, &without_mark(entity)))
+        self.maintainer
+            .removable(&marked(&*self.store, &self.name, &without_mark(entity)))
     }
 
     /// See [`Maintainer::entries_of_stored_properties`].
     pub(super) fn entries_of_stored_properties(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.entries_of_stored_properties(&marked(&*self.store, &self.name, &without_mark(entity)))
+        self.maintainer.entries_of_stored_properties(&marked(
+            &*self.store,
+            &self.name,
+            &without_mark(entity),
+        ))
     }
 
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.
     /// The results are in the order of the work.
     pub(super) async fn all_of<T>(&self, work: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-        stream::iter(work).buffered(self.parallel_requests()).collect().await
+        stream::iter(work)
+            .buffered(self.parallel_requests())
+            .collect()
+            .await
     }
 
     /// The greatest number of parallel requests; a function, so that the interleaving suite can replace it.
@@ -130,7 +145,10 @@ impl States {
         let keys: Vec<_> = self.0.keys().cloned().collect();
         let reads: Vec<_> = keys.iter().map(|key| entities.get(key)).collect();
         // Unlike `all_of`, this drops the other reads after an error: a dropped read changes nothing.
-        let read: Vec<_> = stream::iter(reads).buffered(entities.parallel_requests()).try_collect().await?;
+        let read: Vec<_> = stream::iter(reads)
+            .buffered(entities.parallel_requests())
+            .try_collect()
+            .await?;
         self.0 = keys.into_iter().zip(read).collect();
         Ok(())
     }
@@ -153,19 +171,37 @@ impl States {
     /// The change that makes a shared row agree with the entities.
     pub(super) fn merge(&self, at: Location, index: &str, shape: &Shape, wanted: &Wanted) -> Merge {
         let mut merge = Merge::new(at, index.to_owned(), shape.clone());
-        let there = wanted.shared.iter().filter(|e| e.location == merge.at && e.index == index);
+        let there = wanted
+            .shared
+            .iter()
+            .filter(|e| e.location == merge.at && e.index == index);
         merge.put = there.cloned().collect();
         // An entity without an entry in the row leaves it, whether it was there or not: no process knows which of
         // its states the row has seen.
         let holds = |owner: &Key| merge.put.iter().any(|entry| entry.owner == *owner);
-        merge.gone = self.0.keys().filter(|owner| !holds(owner)).cloned().collect();
+        merge.gone = self
+            .0
+            .keys()
+            .filter(|owner| !holds(owner))
+            .cloned()
+            .collect();
         merge
     }
 
     /// The entry of one entity at a location.
-    pub(super) fn entry_at(&self, entities: &EntityTable, key: &Key, at: &Location) -> Result<Option<Entry>> {
-        let Some(Some(entity)) = self.0.get(key) else { return Ok(None) };
-        Ok(entities.entries(entity)?.into_iter().find(|e| e.location == *at))
+    pub(super) fn entry_at(
+        &self,
+        entities: &EntityTable,
+        key: &Key,
+        at: &Location,
+    ) -> Result<Option<Entry>> {
+        let Some(Some(entity)) = self.0.get(key) else {
+            return Ok(None);
+        };
+        Ok(entities
+            .entries(entity)?
+            .into_iter()
+            .find(|e| e.location == *at))
     }
 
     /// The entry of any of the entities at a location, as far as they are known.
@@ -181,11 +217,17 @@ impl States {
     /// Whether the versions of all existing entities are known. After a lost answer they are not, and other writers
     /// may have changed the entities.
     pub(super) fn are_known(&self) -> bool {
-        self.0.values().flatten().all(|entity| entity.etag().is_some())
+        self.0
+            .values()
+            .flatten()
+            .all(|entity| entity.etag().is_some())
     }
 
     /// The versions of the entities, if they are [known](Self::are_known). Equal versions are equal entities.
     pub(super) fn versions(&self) -> Vec<Option<ETag>> {
-        self.0.values().map(|e| e.as_ref().and_then(|e| e.etag().cloned())).collect()
+        self.0
+            .values()
+            .map(|e| e.as_ref().and_then(|e| e.etag().cloned()))
+            .collect()
     }
 }

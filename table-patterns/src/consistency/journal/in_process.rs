@@ -22,8 +22,14 @@ pub(super) struct PartitionLocks(Arc<Mutex<HashMap<PartitionKey, Weak<Lock>>>>);
 impl PartitionLocks {
     /// Waits for the lock, in the order of calls; `None` after `longest`. The caller then writes without the lock: the lock only saves
     /// requests, and a holder whose future is not polled must not stop the other writers.
-    pub(super) async fn lock(&self, partition: &PartitionKey, longest: Duration) -> Option<PartitionLock> {
-        timeout(longest, self.lock_of(partition).lock_owned()).await.ok()
+    pub(super) async fn lock(
+        &self,
+        partition: &PartitionKey,
+        longest: Duration,
+    ) -> Option<PartitionLock> {
+        timeout(longest, self.lock_of(partition).lock_owned())
+            .await
+            .ok()
     }
 
     fn lock_of(&self, partition: &PartitionKey) -> Arc<Lock> {
@@ -50,7 +56,9 @@ pub(super) struct BackgroundTasks {
 
 impl Default for BackgroundTasks {
     fn default() -> Self {
-        Self { slots: Arc::new(Semaphore::new(MAX_BACKGROUND_TASKS as usize)) }
+        Self {
+            slots: Arc::new(Semaphore::new(MAX_BACKGROUND_TASKS as usize)),
+        }
     }
 }
 
@@ -62,7 +70,10 @@ impl BackgroundTasks {
         writers: Option<Arc<LocalWriters>>,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        match (Handle::try_current(), Arc::clone(&self.slots).try_acquire_owned()) {
+        match (
+            Handle::try_current(),
+            Arc::clone(&self.slots).try_acquire_owned(),
+        ) {
             (Ok(runtime), Ok(slot)) => {
                 // Before the spawn: a close of the store between the two would not wait for the work.
                 let registered = writers.map(|writers| writers.follow_up());
@@ -89,12 +100,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_guard_unlocks_and_the_lock_is_removed() {
-        let (partition_locks, sales) = (PartitionLocks::default(), PartitionKey::new("Sales").unwrap());
+        let (partition_locks, sales) = (
+            PartitionLocks::default(),
+            PartitionKey::new("Sales").unwrap(),
+        );
         let first = partition_locks.lock(&sales, LONG).await;
         let others = PartitionKey::new("Others").unwrap();
         drop(partition_locks.lock(&others, LONG).await);
         assert!(partition_locks.lock_of(&sales).try_lock().is_err());
-        assert!(partition_locks.lock(&sales, LONG).await.is_none(), "the wait ends after a second");
+        assert!(
+            partition_locks.lock(&sales, LONG).await.is_none(),
+            "the wait ends after a second"
+        );
         drop(first);
         assert!(partition_locks.lock_of(&sales).try_lock().is_ok());
         drop(partition_locks.lock(&others, LONG).await);

@@ -45,7 +45,11 @@ impl Timing {
                 "the lease of {lease:?} is longer than {LONGEST_LEASE:?}, and no process waits longer for another: lower the lease"
             )));
         }
-        Ok(Self { lease, client, server })
+        Ok(Self {
+            lease,
+            client,
+            server,
+        })
     }
 
     /// The time for which a writer or a worker may apply a journal row.
@@ -69,8 +73,14 @@ impl Timing {
     }
 
     /// Runs a request, or requests, until a moment. Work that is not done by then is dropped, and its outcome is ambiguous.
-    pub(crate) async fn until<T>(&self, moment: Instant, work: impl Future<Output = Result<T>>) -> Result<T> {
-        before(moment, work).await.unwrap_or_else(|| Err(self.cut_off_error()))
+    pub(crate) async fn until<T>(
+        &self,
+        moment: Instant,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        before(moment, work)
+            .await
+            .unwrap_or_else(|| Err(self.cut_off_error()))
     }
 
     /// The error of a dropped request, whose outcome is ambiguous.
@@ -85,7 +95,11 @@ impl Default for Timing {
     /// (<https://learn.microsoft.com/rest/api/storageservices/setting-timeouts-for-table-service-operations>).
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { lease: seconds(300), client: seconds(30), server: seconds(30) }
+        Self {
+            lease: seconds(300),
+            client: seconds(30),
+            server: seconds(30),
+        }
     }
 }
 
@@ -104,7 +118,11 @@ impl Lease {
         // A request that is dropped at `cut_off` may take effect for the server's part of its life: not after
         // the lease. One that is sent by `last_send` ends, or is dropped, by `cut_off`.
         let cut_off = Instant::now() + (timing.lease - timing.server);
-        Self { last_send: cut_off - timing.client, cut_off, sending: timing.lease - timing.request() }
+        Self {
+            last_send: cut_off - timing.client,
+            cut_off,
+            sending: timing.lease - timing.request(),
+        }
     }
 
     /// Whether a request that is sent now ends within the lease, even after its longest life.

@@ -26,16 +26,20 @@ impl Mark {
     /// The mark in the properties of a stored entity.
     pub(super) fn of(entity: &Entity) -> Option<Self> {
         match (entity.get(MOVE_WRITE), entity.get(MOVE_TO)) {
-            (Some(ValueRef::Guid(write)), Some(ValueRef::String(to))) => {
-                Some(Self { write: WriteId::from_uuid(write), partition: to.to_owned() })
-            }
+            (Some(ValueRef::Guid(write)), Some(ValueRef::String(to))) => Some(Self {
+                write: WriteId::from_uuid(write),
+                partition: to.to_owned(),
+            }),
             _ => None,
         }
     }
 
     /// The entity with this mark, which replaces any other mark.
     pub(super) fn on(&self, entity: &Entity) -> Entity {
-        entity.clone().with(MOVE_WRITE, self.write.uuid()).with(MOVE_TO, self.partition.as_str())
+        entity
+            .clone()
+            .with(MOVE_WRITE, self.write.uuid())
+            .with(MOVE_TO, self.partition.as_str())
     }
 
     /// A filter for entities with a mark.
@@ -48,9 +52,19 @@ impl Mark {
     /// An ETag that contains the mark.
     fn in_version(&self, etag: &ETag) -> ETag {
         // As digits: a PartitionKey may have the separator, and characters that a header must not have; an ETag has quotes.
-        let digits = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let digits = |text: &str| {
+            text.bytes()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
         let (partition, etag) = (digits(&self.partition), digits(&etag.to_string()));
-        ETag::from(format!("{PREFIX}{}-{partition}-{etag}\"", self.write.uuid().simple()).as_str())
+        ETag::from(
+            format!(
+                "{PREFIX}{}-{partition}-{etag}\"",
+                self.write.uuid().simple()
+            )
+            .as_str(),
+        )
     }
 
     /// The mark in an ETag, and the ETag of the stored entity.
@@ -65,10 +79,22 @@ impl Mark {
         let mut text = || {
             let digits = parts.next()?;
             let byte = |n: usize| u8::from_str_radix(digits.get(n..n + 2)?, 16).ok();
-            String::from_utf8((0..digits.len()).step_by(2).map(byte).collect::<Option<_>>()?).ok()
+            String::from_utf8(
+                (0..digits.len())
+                    .step_by(2)
+                    .map(byte)
+                    .collect::<Option<_>>()?,
+            )
+            .ok()
         };
         let (partition, etag) = (text()?, text()?);
-        Some((Self { write: WriteId::from_uuid(write), partition }, ETag::from(&*etag)))
+        Some((
+            Self {
+                write: WriteId::from_uuid(write),
+                partition,
+            },
+            ETag::from(&*etag),
+        ))
     }
 }
 
@@ -79,9 +105,13 @@ pub(crate) fn is_marked(version: &ETag) -> bool {
 
 /// The entity as readers get it: the mark is in the ETag only.
 pub(crate) fn as_read(entity: Entity) -> Entity {
-    let (Some(mark), Some(etag)) = (Mark::of(&entity), entity.etag()) else { return entity };
+    let (Some(mark), Some(etag)) = (Mark::of(&entity), entity.etag()) else {
+        return entity;
+    };
     let (etag, timestamp) = (mark.in_version(etag), entity.timestamp());
-    without_mark(&entity).into_owned().with_system(Some(etag), timestamp)
+    without_mark(&entity)
+        .into_owned()
+        .with_system(Some(etag), timestamp)
 }
 
 /// The entity without its mark and with the ETag of the stored entity, and the mark. Accepts stored entities and
@@ -91,7 +121,10 @@ pub(super) fn separate_mark(entity: &Entity) -> Option<(Entity, Mark)> {
         return Some((without_mark(entity).into_owned(), mark));
     }
     let (mark, etag) = Mark::from_version(entity.etag()?)?;
-    Some((entity.clone().with_system(Some(etag), entity.timestamp()), mark))
+    Some((
+        entity.clone().with_system(Some(etag), entity.timestamp()),
+        mark,
+    ))
 }
 
 #[cfg(test)]
@@ -100,9 +133,16 @@ mod tests {
     use crate::entry::row_properties::is_mark_property;
 
     fn marked() -> (Entity, Mark) {
-        let mark = Mark { write: WriteId::from_uuid(Uuid::from_u128(7)), partition: "a-b/ü".to_owned() };
+        let mark = Mark {
+            write: WriteId::from_uuid(Uuid::from_u128(7)),
+            partition: "a-b/ü".to_owned(),
+        };
         let entity = Entity::new("p", "r").unwrap().with("Name", "ken");
-        (mark.on(&entity).with_system(Some(ETag::from("W/\"a-b\"")), None), mark)
+        (
+            mark.on(&entity)
+                .with_system(Some(ETag::from("W/\"a-b\"")), None),
+            mark,
+        )
     }
 
     #[test]
@@ -123,11 +163,21 @@ mod tests {
 
     #[test]
     fn versions_of_stores_are_no_marks() {
-        for etag in ["W/\"datetime'2026-11-22'\"", "moving", "W/\"moving-\"", "W/\"moving-x-y-z\"", ""] {
-            let entity = Entity::new("p", "r").unwrap().with_system(Some(ETag::from(etag)), None);
+        for etag in [
+            "W/\"datetime'2026-11-22'\"",
+            "moving",
+            "W/\"moving-\"",
+            "W/\"moving-x-y-z\"",
+            "",
+        ] {
+            let entity = Entity::new("p", "r")
+                .unwrap()
+                .with_system(Some(ETag::from(etag)), None);
             assert_eq!(separate_mark(&entity), None, "{etag}");
         }
-        let number = Entity::new("p", "r").unwrap().with_system(Some(ETag::from_version(7)), None);
+        let number = Entity::new("p", "r")
+            .unwrap()
+            .with_system(Some(ETag::from_version(7)), None);
         assert_eq!(separate_mark(&number), None);
         assert_eq!(as_read(number.clone()), number);
     }

@@ -196,7 +196,10 @@ impl Journal {
                 maintainer,
                 concurrency: CONCURRENCY,
             },
-            tickets: Tickets { queue: None, store_name: "default".to_owned() },
+            tickets: Tickets {
+                queue: None,
+                store_name: "default".to_owned(),
+            },
             blobs: None,
             timing: Timing::default(),
             clearing: Clearing::default(),
@@ -311,10 +314,30 @@ impl Journal {
     /// # Errors
     /// The store's errors of the scans. Errors of single writes, reservations, moves and abort rows are in the report; the sweep
     /// continues.
-    pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
+    pub async fn sweep(
+        &self,
+        unique_tables: &[TableName],
+        keep_aborts: Duration,
+    ) -> Result<SweepReport> {
         let unfinished = self.unfinished();
-        let UnfinishedWrites { entities, rows, unique, moves, timing, .. } = unfinished;
-        Sweep { entities, rows, unique, moves, unfinished, timing }.run(unique_tables, keep_aborts).await
+        let UnfinishedWrites {
+            entities,
+            rows,
+            unique,
+            moves,
+            timing,
+            ..
+        } = unfinished;
+        Sweep {
+            entities,
+            rows,
+            unique,
+            moves,
+            unfinished,
+            timing,
+        }
+        .run(unique_tables, keep_aborts)
+        .await
     }
 
     /// Ends the move of an entity that was read, if it has a mark. See [`UnfinishedWrites::end_move`].
@@ -324,34 +347,58 @@ impl Journal {
 
     /// The rows that hold the entries of several entities.
     pub(crate) fn shared(&self) -> SharedRows<'_> {
-        SharedRows { store: &*self.entities.store, blobs: self.blobs.as_ref() }
+        SharedRows {
+            store: &*self.entities.store,
+            blobs: self.blobs.as_ref(),
+        }
     }
 
     const fn journal_rows(&self) -> JournalRows<'_> {
-        JournalRows { entities: &self.entities }
+        JournalRows {
+            entities: &self.entities,
+        }
     }
 
     const fn unique_keys(&self) -> UniqueKeys<'_> {
-        UniqueKeys { entities: &self.entities, rows: self.journal_rows() }
+        UniqueKeys {
+            entities: &self.entities,
+            rows: self.journal_rows(),
+        }
     }
 
     const fn planner(&self) -> Planner<'_> {
-        Planner { entities: &self.entities }
+        Planner {
+            entities: &self.entities,
+        }
     }
 
     fn committer(&self) -> Committer<'_> {
         let (entities, rows) = (&self.entities, self.journal_rows());
-        Committer { entities, rows, shared: self.shared(), timing: self.timing }
+        Committer {
+            entities,
+            rows,
+            shared: self.shared(),
+            timing: self.timing,
+        }
     }
 
     /// The rows of remote entries, for builds and drops.
     pub(crate) fn remote_rows(&self) -> RemoteRows<'_> {
-        RemoteRows { entities: &self.entities, shared: self.shared() }
+        RemoteRows {
+            entities: &self.entities,
+            shared: self.shared(),
+        }
     }
 
     fn moves(&self) -> Moves<'_> {
         let (entities, rows) = (&self.entities, self.journal_rows());
-        Moves { entities, rows, planner: self.planner(), committer: self.committer(), timing: self.timing }
+        Moves {
+            entities,
+            rows,
+            planner: self.planner(),
+            committer: self.committer(),
+            timing: self.timing,
+        }
     }
 
     fn applier(&self) -> Applier<'_> {
@@ -396,7 +443,12 @@ impl Journal {
     /// The moves of entities to another partition.
     pub(crate) fn mover(&self) -> Mover<'_> {
         let (entities, planner, moves) = (&self.entities, self.planner(), self.moves());
-        Mover { entities, planner, moves, writer: self.writer() }
+        Mover {
+            entities,
+            planner,
+            moves,
+            writer: self.writer(),
+        }
     }
 }
 

@@ -86,7 +86,8 @@ impl Mover<'_> {
         to: &Key,
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<MoveAttempt> {
-        let Some((source, there)) = self.read_to_move(from, to, &check_no_blob, check).await? else {
+        let Some((source, there)) = self.read_to_move(from, to, &check_no_blob, check).await?
+        else {
             return Ok(MoveAttempt::Ended(Moved::Nothing));
         };
         let new = source.clone().with_system(None, None).with_key(to.clone());
@@ -105,7 +106,9 @@ impl Mover<'_> {
         check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
         check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<Option<(Entity, Option<Entity>)>> {
-        let Some(source) = self.entities.get(from).await? else { return Ok(None) };
+        let Some(source) = self.entities.get(from).await? else {
+            return Ok(None);
+        };
         check_source(&source)?;
         let there = self.entities.get(to).await?;
         if let Some(there) = &there {
@@ -127,17 +130,30 @@ impl Mover<'_> {
         there: Option<Entity>,
         new: Entity,
     ) -> Result<MoveAttempt> {
-        let change =
-            there.map_or_else(|| Change::insert(new.clone()), |old| Change::replace(old, new.clone()));
-        let Some(plan) = self.planner.plan_move(source, &change, self.entities.prepare().await?)? else {
+        let change = there.map_or_else(
+            || Change::insert(new.clone()),
+            |old| Change::replace(old, new.clone()),
+        );
+        let Some(plan) = self
+            .planner
+            .plan_move(source, &change, self.entities.prepare().await?)?
+        else {
             return Ok(MoveAttempt::Ended(Moved::NotJournaled));
         };
         // One attempt only: after a failure both entities must be read again. No lock of the partition: it
         // only saves requests.
-        Ok(match self.writer.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
-            Attempt::Committed(committed) => MoveAttempt::Ended(Moved::Done(committed.entries)),
-            Attempt::StartOver(cause) => MoveAttempt::GivenUp(self.writer.given_up(&plan, cause)),
-        })
+        Ok(
+            match self
+                .writer
+                .attempt(&plan, None, &[change], Acknowledge::Applied)
+                .await?
+            {
+                Attempt::Committed(committed) => MoveAttempt::Ended(Moved::Done(committed.entries)),
+                Attempt::StartOver(cause) => {
+                    MoveAttempt::GivenUp(self.writer.given_up(&plan, cause))
+                }
+            },
+        )
     }
 }
 
@@ -157,21 +173,37 @@ impl Moves<'_> {
         // `MarkSource`: from here on every writer of the source meets the mark, and gives the move up before
         // it changes a value that the move takes along. A crash leaves the mark; a worker, the next writer or
         // a sweep removes it.
-        let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
+        let marked = Mark {
+            write: plan.id,
+            partition: plan.partition.to_string(),
+        }
+        .on(entity);
         let replace = Operation::Replace(marked.clone(), entity.version()?);
-        let written = accept_applied(self.entities.store.write(&self.entities.name, replace).await)?;
+        let written = accept_applied(
+            self.entities
+                .store
+                .write(&self.entities.name, replace)
+                .await,
+        )?;
         Ok(marked.with_system(written.etag, None))
     }
 
     /// Removes the mark of a move that can never commit. Returns whether the entity had it. 2 requests.
     pub(super) async fn unmark(&self, key: &Key, write: WriteId) -> Result<bool> {
         for _ in 0..ROUNDS {
-            let Some(entity) = self.entities.get(key).await? else { return Ok(false) };
+            let Some(entity) = self.entities.get(key).await? else {
+                return Ok(false);
+            };
             if Mark::of(&entity).is_none_or(|mark| mark.write != write) {
                 return Ok(false);
             }
             let replace = Operation::Replace(without_mark(&entity).into_owned(), entity.version()?);
-            match accept_applied(self.entities.store.write(&self.entities.name, replace).await) {
+            match accept_applied(
+                self.entities
+                    .store
+                    .write(&self.entities.name, replace)
+                    .await,
+            ) {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),
@@ -182,14 +214,24 @@ impl Moves<'_> {
 
     /// The changes with old states without marks. Gives up the moves of these entities: no move may commit the state
     /// of an entity before a write.
-    pub(super) async fn without_moves<'a>(&self, changes: &'a [Change]) -> Result<Cow<'a, [Change]>> {
-        let has_mark = |change: &Change| change.old.as_ref().is_some_and(|old| separate_mark(old).is_some());
+    pub(super) async fn without_moves<'a>(
+        &self,
+        changes: &'a [Change],
+    ) -> Result<Cow<'a, [Change]>> {
+        let has_mark = |change: &Change| {
+            change
+                .old
+                .as_ref()
+                .is_some_and(|old| separate_mark(old).is_some())
+        };
         if !changes.iter().any(has_mark) {
             return Ok(Cow::Borrowed(changes));
         }
         let mut changes = changes.to_vec();
         for change in &mut changes {
-            let Some((old, mark)) = change.old.as_ref().and_then(separate_mark) else { continue };
+            let Some((old, mark)) = change.old.as_ref().and_then(separate_mark) else {
+                continue;
+            };
             // A caller that read the stored entity would write the mark again.
             change.new = change.new.take().map(|new| match Mark::of(&new) {
                 Some(kept) if kept == mark => without_mark(&new).into_owned(),
@@ -203,7 +245,9 @@ impl Moves<'_> {
 
     /// An entity without the mark of a move. Gives the move up.
     async fn without_move(&self, entity: Entity) -> Result<Entity> {
-        let Some((entity, mark)) = separate_mark(&entity) else { return Ok(entity) };
+        let Some((entity, mark)) = separate_mark(&entity) else {
+            return Ok(entity);
+        };
         self.give_up_move(&mark, &entity).await?;
         Ok(entity)
     }
@@ -235,9 +279,15 @@ impl Moves<'_> {
 
     /// The group that deletes the source of a committed move with its local entries. Also returns its remote entries
     /// that the journal row does not list: those of an index that was declared after the commit.
-    async fn plan_removal(&self, row: &JournalRow, entity: &Entity) -> Result<(Plan, Vec<AffectedKey>)> {
+    async fn plan_removal(
+        &self,
+        row: &JournalRow,
+        entity: &Entity,
+    ) -> Result<(Plan, Vec<AffectedKey>)> {
         let permission = self.entities.prepare().await?;
-        let mut removal = self.planner.plan(&[Change::delete(entity.clone())], permission)?;
+        let mut removal = self
+            .planner
+            .plan(&[Change::delete(entity.clone())], permission)?;
         let mut uncovered = std::mem::take(&mut removal.affected);
         uncovered.retain(|affected| !row.affected.iter().any(|known| known.is_at(affected)));
         // The rows of remote unique values belong to the applier: this group writes the partition of the source
@@ -255,10 +305,14 @@ impl Moves<'_> {
         lease: Lease,
     ) -> Result<Option<Cow<'a, JournalRow>>> {
         let mut row = Cow::Borrowed(row);
-        let Some(source) = row.source.clone() else { return Ok(Some(row)) };
+        let Some(source) = row.source.clone() else {
+            return Ok(Some(row));
+        };
         for _ in 0..ROUNDS {
-            let of_this = |entity: &&Entity| Mark::of(entity).is_some_and(|mark| mark.write == row.id);
-            let Some((entity, _)) = states.get(&source).filter(of_this).and_then(separate_mark) else {
+            let of_this =
+                |entity: &&Entity| Mark::of(entity).is_some_and(|mark| mark.write == row.id);
+            let Some((entity, _)) = states.get(&source).filter(of_this).and_then(separate_mark)
+            else {
                 return Ok(Some(row));
             };
             let (removal, uncovered) = self.plan_removal(&row, &entity).await?;
@@ -270,7 +324,9 @@ impl Moves<'_> {
                 longer.affected.extend(uncovered);
                 // The journal row lists these keys before the source is deleted: afterwards nothing else leads
                 // to them.
-                let Some(longer) = self.rows.replace(longer).await? else { return Ok(None) };
+                let Some(longer) = self.rows.replace(longer).await? else {
+                    return Ok(None);
+                };
                 row = Cow::Owned(longer);
             }
             match self.committer.commit(&removal, lease).await {
@@ -280,7 +336,9 @@ impl Moves<'_> {
                 Sent::Failed(error) if error.is_conflict() => {
                     states.read_again(self.entities, &source).await?;
                 }
-                Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => return Ok(None),
+                Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => {
+                    return Ok(None);
+                }
                 Sent::Failed(error) => return Err(error),
             }
         }

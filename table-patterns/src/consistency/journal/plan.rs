@@ -54,7 +54,9 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn is_valid(&self) -> bool {
-        self.permission.valid_until.is_none_or(|until| Instant::now() <= until)
+        self.permission
+            .valid_until
+            .is_none_or(|until| Instant::now() <= until)
     }
 
     /// Whether steps are left after the group; the journal row lists them.
@@ -65,17 +67,28 @@ impl Plan {
     /// Whether an entity of the write, as it is stored now, is in the version that the write has read; the source of a move: whether it has
     /// the mark of this move.
     pub(super) fn is_as_read(&self, now: &Entity) -> bool {
-        if self.source.as_ref().is_some_and(|source| source.key() == now.key()) {
+        if self
+            .source
+            .as_ref()
+            .is_some_and(|source| source.key() == now.key())
+        {
             return Mark::of(now).is_some_and(|mark| mark.write == self.id);
         }
-        let operation = self.operations.iter().find(|operation| operation.key() == now.key());
+        let operation = self
+            .operations
+            .iter()
+            .find(|operation| operation.key() == now.key());
         let condition = operation.and_then(Operation::if_match);
         matches!(condition, Some(IfMatch::Exactly(version)) if now.etag() == Some(version))
     }
 
     /// The entities with which the entries must agree.
     pub(super) fn entities(&self) -> Vec<Key> {
-        self.owners.iter().chain(self.source.iter().map(Entity::key)).cloned().collect()
+        self.owners
+            .iter()
+            .chain(self.source.iter().map(Entity::key))
+            .cloned()
+            .collect()
     }
 }
 
@@ -94,13 +107,18 @@ impl Planner<'_> {
     pub(super) fn plan(&self, changes: &[Change], permission: Permission) -> Result<Plan> {
         let id = WriteId::fresh();
         self.check_new_states(changes)?;
-        let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
+        let mut operations = changes
+            .iter()
+            .map(Change::operation)
+            .collect::<Result<Vec<_>>>()?;
         let first = operations
             .first()
             .ok_or_else(|| Error::invalid_request("the write has no change: pass at least one"))?;
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
-        changes.iter().try_for_each(|change| self.check_ready(change))?;
+        changes
+            .iter()
+            .try_for_each(|change| self.check_ready(change))?;
         let new = self.new_entries(changes)?;
         let diff = EntryDiff::new(self.old_entries(changes, &new)?, new);
         let (mut local, mut remote) = diff.split(&self.entities.name, partition.as_str());
@@ -111,10 +129,16 @@ impl Planner<'_> {
         let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
-        let unknown_owner = self.unknown_owner(changes, &local, &local_operations, operations.len());
+        let unknown_owner =
+            self.unknown_owner(changes, &local, &local_operations, operations.len());
         operations.extend(local_operations);
         let mut affected = affected(&remote);
-        affected.extend(remote_shared.iter().flat_map(Merge::each).map(AffectedKey::shared));
+        affected.extend(
+            remote_shared
+                .iter()
+                .flat_map(Merge::each)
+                .map(AffectedKey::shared),
+        );
         let (gained, passed, seen) = unique_keys(remote);
         let made = Instant::now();
         let plan = Plan {
@@ -146,7 +170,10 @@ impl Planner<'_> {
     ) -> Result<Option<Plan>> {
         // The move is planned as two writes, whose affected keys are put together: one that adds the target, one that removes the source.
         // The plan of the removal is only read here. The permit stays with the plan that is sent.
-        let while_planned = Permission { valid_until: permission.valid_until, permit: None };
+        let while_planned = Permission {
+            valid_until: permission.valid_until,
+            permit: None,
+        };
         let mut plan = self.plan(std::slice::from_ref(change), permission)?;
         let gone = self.plan(&[Change::delete(source.clone())], while_planned)?;
         if plan.affected.is_empty() && gone.affected.is_empty() {
@@ -159,12 +186,18 @@ impl Planner<'_> {
         kept.retain(|entry| entry.unique && is_kept(&entry.location));
         let is_kept = |at: &Location| kept.iter().any(|entry| entry.location == *at);
         plan.gained.retain(|entry| !is_kept(&entry.location));
-        plan.seen.extend(gone.seen.into_iter().filter(|at| !is_kept(at)));
+        plan.seen
+            .extend(gone.seen.into_iter().filter(|at| !is_kept(at)));
         let heir = change.key()?;
-        plan.passed.extend(kept.into_iter().map(|entry| (entry, heir.clone())));
+        plan.passed
+            .extend(kept.into_iter().map(|entry| (entry, heir.clone())));
         self.check_passed(&plan)?;
         for affected in gone.affected {
-            match plan.affected.iter_mut().find(|known| known.is_at(&affected)) {
+            match plan
+                .affected
+                .iter_mut()
+                .find(|known| known.is_at(&affected))
+            {
                 // The source has a row at the key, so the applier must not insert it.
                 Some(known) => known.added = false,
                 None => plan.affected.push(affected),
@@ -176,16 +209,24 @@ impl Planner<'_> {
 
     /// Refuses new states with properties of reserved names, and new states that contradict the manifest.
     fn check_new_states(&self, changes: &[Change]) -> Result<()> {
-        changes.iter().filter_map(|change| change.new.as_ref()).try_for_each(|new| {
-            Entry::check_owner(new)?;
-            self.entities.maintainer.check(new)
-        })
+        changes
+            .iter()
+            .filter_map(|change| change.new.as_ref())
+            .try_for_each(|new| {
+                Entry::check_owner(new)?;
+                self.entities.maintainer.check(new)
+            })
     }
 
     /// Refuses a new value of a unique index that is not readable: no process can know whether another entity has the
     /// value.
     fn check_ready(&self, change: &Change) -> Result<()> {
-        let EntityTable { store, name, maintainer, .. } = self.entities;
+        let EntityTable {
+            store,
+            name,
+            maintainer,
+            ..
+        } = self.entities;
         let unready = |entity: &Option<Entity>| match entity {
             Some(entity) => maintainer.entries_in_unready_indexes(&marked(&**store, name, entity)),
             None => Ok(Vec::new()),
@@ -195,7 +236,9 @@ impl Planner<'_> {
             return Ok(());
         }
         let had = unready(&change.old)?;
-        let gained = wanted.iter().find(|(e, _)| !had.iter().any(|(old, _)| old.location == e.location));
+        let gained = wanted
+            .iter()
+            .find(|(e, _)| !had.iter().any(|(old, _)| old.location == e.location));
         gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, name)))
     }
 
@@ -211,12 +254,21 @@ impl Planner<'_> {
     ) -> Vec<usize> {
         let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
         let of_all_entries = |entry: &Entry| {
-            let old = |change: &&Change| change.old.as_ref().is_some_and(|old| *old.key() == entry.owner);
-            changes.iter().find(old).is_some_and(|change| change.all_entries)
+            let old = |change: &&Change| {
+                change
+                    .old
+                    .as_ref()
+                    .is_some_and(|old| *old.key() == entry.owner)
+            };
+            changes
+                .iter()
+                .find(old)
+                .is_some_and(|change| change.all_entries)
         };
         // `ReadLocalConflicts`: the build may not have found the second entity with a value yet.
-        let unknown_owner =
-            |entry: &Entry| !self.entities.maintainer.is_complete(&entry.index) || of_all_entries(entry);
+        let unknown_owner = |entry: &Entry| {
+            !self.entities.maintainer.is_complete(&entry.index) || of_all_entries(entry)
+        };
         let all = local.iter().zip(operations).zip(offset..);
         all.filter(|((entry, operation), _)| blind(operation) && unknown_owner(entry))
             .map(|(_, n)| n)
@@ -227,12 +279,15 @@ impl Planner<'_> {
     fn keep_copies(&self, changes: &[Change], operations: &mut [Operation]) {
         let copied = self.entities.maintainer.copied();
         for (change, operation) in changes.iter().zip(operations) {
-            let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else { continue };
+            let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else {
+                continue;
+            };
             without_copies(new.properties_mut(), &copied);
             // From the old state: the group is under its ETag, so these copies are the current ones.
             for p in change.old.iter().flat_map(|old| old.properties().iter()) {
                 if copied.iter().any(|name| name == p.name()) {
-                    new.properties_mut().put(p.name(), p.value(), p.is_encrypted());
+                    new.properties_mut()
+                        .put(p.name(), p.value(), p.is_encrypted());
                 }
             }
         }
@@ -268,7 +323,9 @@ impl Planner<'_> {
         }
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
         for entry in &entries {
-            let Some(other) = owners.insert(&entry.location, entry) else { continue };
+            let Some(other) = owners.insert(&entry.location, entry) else {
+                continue;
+            };
             if entry.index != other.index && !both_copy(entry, other) {
                 return Err(same_place(entry, other));
             }
@@ -283,7 +340,10 @@ impl Planner<'_> {
     fn check_passed(&self, plan: &Plan) -> Result<()> {
         plan.passed.iter().try_for_each(|(entry, heir)| {
             let row = unique::pair_row(entry, heir, plan.id);
-            check_operation(self.entities.store.profile(), &Operation::InsertOrReplace(row))
+            check_operation(
+                self.entities.store.profile(),
+                &Operation::InsertOrReplace(row),
+            )
         })
     }
 
@@ -291,8 +351,15 @@ impl Planner<'_> {
     /// late.
     fn check_remote(&self, remote: &EntryDiff, id: WriteId) -> Result<()> {
         remote.put.iter().try_for_each(|(entry, _)| {
-            let row = if entry.unique { unique::row(entry, id, true) } else { entry.to_entity() };
-            check_operation(self.entities.store.profile(), &Operation::InsertOrReplace(row))
+            let row = if entry.unique {
+                unique::row(entry, id, true)
+            } else {
+                entry.to_entity()
+            };
+            check_operation(
+                self.entities.store.profile(),
+                &Operation::InsertOrReplace(row),
+            )
         })
     }
 }
@@ -320,7 +387,12 @@ fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
 fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<()> {
     let mut remaining = Vec::with_capacity(shared.len());
     for merge in shared.drain(..) {
-        match (&merge.shape, operations.iter_mut().find(|operation| *operation.key() == merge.at.key)) {
+        match (
+            &merge.shape,
+            operations
+                .iter_mut()
+                .find(|operation| *operation.key() == merge.at.key),
+        ) {
             (Shape::Copy { .. }, Some(operation)) => {
                 if let Some(target) = operation.entity_mut() {
                     apply_copy(target, &merge)?;
@@ -334,8 +406,17 @@ fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<
 }
 
 fn affected(remote: &EntryDiff) -> Vec<AffectedKey> {
-    let put = remote.put.iter().map(|(entry, old)| AffectedKey::of(entry, old.is_none()));
-    put.chain(remote.removed.iter().map(|entry| AffectedKey::of(entry, false))).collect()
+    let put = remote
+        .put
+        .iter()
+        .map(|(entry, old)| AffectedKey::of(entry, old.is_none()));
+    put.chain(
+        remote
+            .removed
+            .iter()
+            .map(|entry| AffectedKey::of(entry, false)),
+    )
+    .collect()
 }
 
 /// The unique entries to reserve, those that pass from one entity of the write to another, and the keys of those that
@@ -360,12 +441,19 @@ fn unique_keys(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>, Vec<Locatio
 
 /// Whether both entries are copies: several copy indexes may write into one entity.
 const fn both_copy(a: &Entry, b: &Entry) -> bool {
-    matches!((&a.shape, &b.shape), (Shape::Copy { .. }, Shape::Copy { .. }))
+    matches!(
+        (&a.shape, &b.shape),
+        (Shape::Copy { .. }, Shape::Copy { .. })
+    )
 }
 
 /// The error of two indexes that give one key.
 fn same_place(entry: &Entry, other: &Entry) -> Error {
-    let (index, another, key) = (index_name(&entry.index), index_name(&other.index), &entry.location.key);
+    let (index, another, key) = (
+        index_name(&entry.index),
+        index_name(&other.index),
+        &entry.location.key,
+    );
     Error::invalid_request(format!(
         "the indexes '{another}' and '{index}' both have an entry {key}: start their keys with other text"
     ))
@@ -373,7 +461,12 @@ fn same_place(entry: &Entry, other: &Entry) -> Error {
 
 /// The error of a new value of a unique index that is not readable.
 fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
-    let Entry { index, location, owner, .. } = entry;
+    let Entry {
+        index,
+        location,
+        owner,
+        ..
+    } = entry;
     let index = index_name(index);
     Error::invalid_request(format!(
         "the unique index '{index}' of the table '{table}' is {state}: until it is built and readable, {owner} cannot get \
@@ -400,7 +493,16 @@ pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
     if !entry.unique {
         return key_collision(&entry.index, &entry.location.key, owner).with_source(holder);
     }
-    let (index, key) = (index_name(&entry.index).to_owned(), entry.location.key.to_string());
+    let (index, key) = (
+        index_name(&entry.index).to_owned(),
+        entry.location.key.to_string(),
+    );
     let (owner, wanted_by) = (owner.to_string(), entry.owner.to_string());
-    Error::new(ErrorKind::UniqueViolation { index, entry: key, owner, wanted_by }).with_source(holder)
+    Error::new(ErrorKind::UniqueViolation {
+        index,
+        entry: key,
+        owner,
+        wanted_by,
+    })
+    .with_source(holder)
 }

@@ -54,17 +54,25 @@ impl UnfinishedWrites<'_> {
         self.check_owns_ticket(&ticket)?;
         // A table that was opened to read refuses here, before an abort row or a claim is written.
         drop(self.entities.maintainer.prepare().await?);
-        match self.rows.evidence(ticket.write_id(), &ticket.partition).await? {
+        match self
+            .rows
+            .evidence(ticket.write_id(), &ticket.partition)
+            .await?
+        {
             Some(Evidence::Journal(row)) => self.take_over_row(row, slots).await,
             // Also if there is an abort row: the worker that inserted it may have died before the releases.
-            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), slots).await,
+            _ => {
+                self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), slots)
+                    .await
+            }
         }
     }
 
     /// Whether a ticket belongs to this journal's store and table.
     pub(super) fn owns_ticket(&self, ticket: &Ticket) -> bool {
         let table = TableName::new(ticket.table.as_str());
-        ticket.store == self.tickets.store_name && table.is_ok_and(|table| table == self.entities.name)
+        ticket.store == self.tickets.store_name
+            && table.is_ok_and(|table| table == self.entities.name)
     }
 
     fn check_owns_ticket(&self, ticket: &Ticket) -> Result<()> {
@@ -87,7 +95,11 @@ impl UnfinishedWrites<'_> {
         slots: Option<&WorkerSlots>,
     ) -> Result<RecoveryProgress> {
         // The write was committed after the read of its evidence.
-        if let Some(Evidence::Journal(row)) = self.rows.abort(ticket.write_id(), &ticket.partition).await? {
+        if let Some(Evidence::Journal(row)) = self
+            .rows
+            .abort(ticket.write_id(), &ticket.partition)
+            .await?
+        {
             return self.take_over_row(row, slots).await;
         }
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
@@ -105,14 +117,24 @@ impl UnfinishedWrites<'_> {
                 tracing::warn!(table = %at.table, key = %at.key, "a ticket names a row that no index in force has");
                 continue;
             }
-            self.unique.settle(&at, By::Release(ticket.write_id()), &mut states).await?;
+            self.unique
+                .settle(&at, By::Release(ticket.write_id()), &mut states)
+                .await?;
         }
-        Ok(if dequeues > 1 { RecoveryProgress::Done } else { self.later() })
+        Ok(if dequeues > 1 {
+            RecoveryProgress::Done
+        } else {
+            self.later()
+        })
     }
 
     /// Waits for the lease of a journal row on this process's clock. If the row has not changed then, its lease has
     /// expired, and this process claims and applies it.
-    async fn take_over_row(&self, row: JournalRow, slots: Option<&WorkerSlots>) -> Result<RecoveryProgress> {
+    async fn take_over_row(
+        &self,
+        row: JournalRow,
+        slots: Option<&WorkerSlots>,
+    ) -> Result<RecoveryProgress> {
         let watch = self.watch(row.lease);
         match slots {
             Some(slots) => slots.release_while(watch).await,
@@ -127,7 +149,10 @@ impl UnfinishedWrites<'_> {
         if lease.is_zero() {
             return;
         }
-        if self.until_lone_writers_end(self.timing.lease().max(lease)).await {
+        if self
+            .until_lone_writers_end(self.timing.lease().max(lease))
+            .await
+        {
             return;
         }
         // `OneApplier`, `LeaseOfTheRow`: an applier that is only slow must have stopped when this process
@@ -139,7 +164,9 @@ impl UnfinishedWrites<'_> {
     /// The other writers of rows that were read before are dead: their process had the store before this one. `false` at once, without a
     /// wait, if other processes may write.
     pub(super) async fn until_lone_writers_end(&self, longest: Duration) -> bool {
-        let Some(writers) = self.entities.maintainer.lone_writers() else { return false };
+        let Some(writers) = self.entities.maintainer.lone_writers() else {
+            return false;
+        };
         let ended = async {
             // A write has a permit until its last request is done.
             writers.mark().known().await;
@@ -152,20 +179,36 @@ impl UnfinishedWrites<'_> {
 
     /// The name of the recoveries of the table in the register of this process.
     fn subject(&self) -> String {
-        format!("~~recovery {}", self.entities.store.profile().table_identity(&self.entities.name))
+        format!(
+            "~~recovery {}",
+            self.entities
+                .store
+                .profile()
+                .table_identity(&self.entities.name)
+        )
     }
 
     /// Claims and applies a journal row that was watched since it was read.
     pub(super) async fn finish(&self, row: JournalRow) -> Result<RecoveryProgress> {
         // From before the claim until the end: a recovery that reads the row after the claim waits for this one.
-        let _work = self.entities.maintainer.lone_writers().map(|writers| writers.work_on(self.subject()));
+        let _work = self
+            .entities
+            .maintainer
+            .lone_writers()
+            .map(|writers| writers.work_on(self.subject()));
         // From before the claim is sent: another process counts the lease from when it sees the claim, so for
         // that process it ends later than for this one.
         let lease = Lease::start(self.timing);
-        let Some(row) = self.rows.claim(row, self.timing.lease()).await? else { return Ok(self.later()) };
+        let Some(row) = self.rows.claim(row, self.timing.lease()).await? else {
+            return Ok(self.later());
+        };
         let mut states = States::new(row.owners()?);
         states.read_all_again(self.entities).await?;
-        let Some(row) = self.applier.apply(&row, states, &Known::new(), lease).await? else {
+        let Some(row) = self
+            .applier
+            .apply(&row, states, &Known::new(), lease)
+            .await?
+        else {
             return Ok(self.later());
         };
         match self.applier.clear(&row, lease).await? {
@@ -180,7 +223,9 @@ impl UnfinishedWrites<'_> {
     /// No request without a mark; 4 for a move that is given up.
     pub(super) async fn end_move(&self, mut entity: Entity) -> Result<Option<Entity>> {
         for _ in 0..ROUNDS {
-            let Some((_, mark)) = separate_mark(&entity) else { return Ok(Some(entity)) };
+            let Some((_, mark)) = separate_mark(&entity) else {
+                return Ok(Some(entity));
+            };
             match self.rows.abort(mark.write, &mark.partition).await? {
                 Some(Evidence::Abort) => drop(self.moves.unmark(entity.key(), mark.write).await?),
                 Some(Evidence::Journal(row)) => drop(self.take_over_row(row, None).await?),

@@ -45,7 +45,8 @@ impl RemoteRows<'_> {
         operations: &mut Vec<Operation>,
         may_send: impl FnMut() -> bool + Send,
     ) -> Result<bool> {
-        self.put_rows(to, operations, &States::default(), may_send).await
+        self.put_rows(to, operations, &States::default(), may_send)
+            .await
     }
 
     /// Writes plain entries as [`put_while`](Self::put_while) does, for the entities of one write, which are in `states`: a row that belongs
@@ -74,7 +75,11 @@ impl RemoteRows<'_> {
     }
 
     /// The first operations that fit into one group.
-    fn first_group(&self, partition: &PartitionKey, operations: &[Operation]) -> Result<GroupTransaction> {
+    fn first_group(
+        &self,
+        partition: &PartitionKey,
+        operations: &[Operation],
+    ) -> Result<GroupTransaction> {
         let mut group = GroupTransaction::new(partition.clone(), self.entities.store.profile());
         for operation in operations {
             if !group.is_empty() && !group.fits(operation) {
@@ -93,7 +98,9 @@ impl RemoteRows<'_> {
         states: &States,
         error: Error,
     ) -> Result<()> {
-        let Some(failed) = error.failed_index().filter(|_| !error.is_ambiguous()) else { return Err(error) };
+        let Some(failed) = error.failed_index().filter(|_| !error.is_ambiguous()) else {
+            return Err(error);
+        };
         match &operations[failed] {
             // Another applier of the same write has deleted the row: the group goes on without the operation.
             Operation::Delete(..) if error.is_entity_not_found() => drop(operations.remove(failed)),
@@ -108,7 +115,9 @@ impl RemoteRows<'_> {
             Operation::Insert(row) if error.is_already_exists() => {
                 operations[failed] = self.put(table, row, states).await?;
             }
-            Operation::Replace(row, _) if error.is_precondition_failed() || error.is_entity_not_found() => {
+            Operation::Replace(row, _)
+                if error.is_precondition_failed() || error.is_entity_not_found() =>
+            {
                 operations[failed] = Operation::Insert(row.clone());
             }
             _ => return Err(error),
@@ -131,7 +140,8 @@ impl RemoteRows<'_> {
             return Err(collision(row.key()));
         };
         // Of another generation of the index: an earlier one may have left the row.
-        let is_of_index = Entry::index_of(&row).is_some_and(|of| index_name(of) == index_name(index));
+        let is_of_index =
+            Entry::index_of(&row).is_some_and(|of| index_name(of) == index_name(index));
         let is_gone = states.contains(&owner) && states.get(&owner).is_none();
         let is_own = is_of_index && owner == Entry::owner_of(wanted)?;
         if !is_gone && !is_own {
@@ -141,17 +151,29 @@ impl RemoteRows<'_> {
     }
 
     /// The deletion of a row, if the row belongs to an entity of the write. 1 request.
-    async fn removal(&self, table: &TableName, key: &Key, states: &States) -> Result<Option<OnRow>> {
+    async fn removal(
+        &self,
+        table: &TableName,
+        key: &Key,
+        states: &States,
+    ) -> Result<Option<OnRow>> {
         let row = self.entities.store.get(table, key, None).await?;
         let is_own = |row: &Entity| {
-            self.entities.owner_of_entry(table, row).is_some_and(|owner| states.contains(&owner))
+            self.entities
+                .owner_of_entry(table, row)
+                .is_some_and(|owner| states.contains(&owner))
         };
-        let Some(row) = row.filter(is_own) else { return Ok(None) };
+        let Some(row) = row.filter(is_own) else {
+            return Ok(None);
+        };
         // `ByDefinition`: a unique row must not be overwritten or deleted as a plain one.
         if is_unique_row(&row) {
             return Ok(Some(OnRow::Unique));
         }
-        Ok(Some(OnRow::Operation(Operation::Delete(key.clone(), row.version()?))))
+        Ok(Some(OnRow::Operation(Operation::Delete(
+            key.clone(),
+            row.version()?,
+        ))))
     }
 
     /// Brings the changes and deletions of rows to the rows that are there. A row that is not there is inserted or left out. A
@@ -166,16 +188,23 @@ impl RemoteRows<'_> {
         operations: &mut Vec<Operation>,
         states: &States,
     ) -> Result<Vec<Location>> {
-        let reads: Vec<_> =
-            operations.iter().map(|operation| self.on_own_row(table, operation, states)).collect();
-        let found: Vec<_> =
-            stream::iter(reads).buffered(self.entities.parallel_requests()).try_collect().await?;
+        let reads: Vec<_> = operations
+            .iter()
+            .map(|operation| self.on_own_row(table, operation, states))
+            .collect();
+        let found: Vec<_> = stream::iter(reads)
+            .buffered(self.entities.parallel_requests())
+            .try_collect()
+            .await?;
         let (mut kept, mut reserved) = (Vec::with_capacity(found.len()), Vec::new());
         for (operation, found) in operations.iter().zip(found) {
             match found {
                 Some(OnRow::Operation(operation)) => kept.push(operation),
                 Some(OnRow::Unique) => {
-                    reserved.push(Location { table: table.clone(), key: operation.key().clone() });
+                    reserved.push(Location {
+                        table: table.clone(),
+                        key: operation.key().clone(),
+                    });
                 }
                 None => {}
             }
@@ -192,16 +221,21 @@ impl RemoteRows<'_> {
     ) -> Result<Option<OnRow>> {
         match operation {
             Operation::Delete(key, _) => self.removal(table, key, states).await,
-            Operation::InsertOrReplace(row) => {
-                self.put(table, row, states).await.map(|put| Some(OnRow::Operation(put)))
-            }
+            Operation::InsertOrReplace(row) => self
+                .put(table, row, states)
+                .await
+                .map(|put| Some(OnRow::Operation(put))),
             // An insert needs no read: it fails if the row exists.
             other => Ok(Some(OnRow::Operation(other.clone()))),
         }
     }
 
     /// Applies the change of one shared row. Asks `may_send` before each write. 2 requests, repeated after conflicts.
-    pub(super) async fn merge(&self, merge: &Merge, may_send: impl Fn() -> bool + Send) -> Result<bool> {
+    pub(super) async fn merge(
+        &self,
+        merge: &Merge,
+        may_send: impl Fn() -> bool + Send,
+    ) -> Result<bool> {
         for round in 0..ROUNDS {
             let prepared = self.shared.prepare(merge).await?;
             if prepared.operations.is_empty() {
@@ -229,12 +263,19 @@ impl RemoteRows<'_> {
     ) -> Result<bool> {
         let mut failures = 0;
         while !merges.is_empty() {
-            let some = merges.len().min(self.entities.store.profile().group_operations);
+            let some = merges
+                .len()
+                .min(self.entities.store.profile().group_operations);
             let rows = self.shared;
             // Collected first: with a closure over borrowed merges in the stream, the future would not be `Send`.
-            let reads: Vec<_> = merges[..some].iter().map(|merge| rows.prepare(merge)).collect();
-            let prepared: Vec<_> =
-                stream::iter(reads).buffered(self.entities.concurrency).try_collect().await?;
+            let reads: Vec<_> = merges[..some]
+                .iter()
+                .map(|merge| rows.prepare(merge))
+                .collect();
+            let prepared: Vec<_> = stream::iter(reads)
+                .buffered(self.entities.concurrency)
+                .try_collect()
+                .await?;
             let (group, taken, left) = self.first_merges(&to.1, prepared)?;
             // The next group prepares them again, from the rows as they are then.
             self.shared.discard_new_blobs(left).await;
@@ -268,7 +309,10 @@ impl RemoteRows<'_> {
         for prepared in left.by_ref() {
             // In a copy: either all operations of a change are in the group, or none.
             let mut longer = group.clone();
-            let fits = prepared.operations.iter().try_for_each(|o| longer.push(Operation::clone(o)));
+            let fits = prepared
+                .operations
+                .iter()
+                .try_for_each(|o| longer.push(Operation::clone(o)));
             match fits {
                 Ok(()) => (group, _) = (longer, taken.push(prepared)),
                 Err(error) if taken.is_empty() => return Err(error),
@@ -287,14 +331,21 @@ impl RemoteRows<'_> {
         group: GroupTransaction,
         taken: Vec<Prepared>,
     ) -> Result<bool> {
-        let sent =
-            if group.is_empty() { Ok(Vec::new()) } else { self.entities.store.transact(table, group).await };
+        let sent = if group.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.entities.store.transact(table, group).await
+        };
         match accept_applied(sent) {
             Ok(_) => self.shared.discard_old_blobs(taken).await,
             Err(error) if error.is_ambiguous() => return Err(error),
             Err(error) => {
                 self.shared.discard_new_blobs(taken).await;
-                return if error.is_conflict() { Ok(false) } else { Err(error) };
+                return if error.is_conflict() {
+                    Ok(false)
+                } else {
+                    Err(error)
+                };
             }
         }
         Ok(true)
@@ -318,7 +369,10 @@ pub(super) fn operations(
             Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
             None => Operation::Delete(at.key.clone(), IfMatch::Any),
         };
-        by_partition.entry((at.table, at.key.partition_key())).or_default().push(operation);
+        by_partition
+            .entry((at.table, at.key.partition_key()))
+            .or_default()
+            .push(operation);
     }
     by_partition
 }

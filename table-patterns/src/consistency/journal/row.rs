@@ -52,18 +52,27 @@ impl WriteId {
 
     /// The key of the journal row of this write, or of the abort row in its place.
     pub(super) fn key(self, partition: &str) -> Result<Key> {
-        Key::new(partition, format!("{SYSTEM_PREFIX}{}{}", Self::KEY_PREFIX, self.0.simple()))
+        Key::new(
+            partition,
+            format!("{SYSTEM_PREFIX}{}{}", Self::KEY_PREFIX, self.0.simple()),
+        )
     }
 
     /// The write of a journal row or an abort row, by its key; `None` for the key of another row.
     pub(super) fn of_key(key: &Key) -> Option<Self> {
-        let text = key.row().strip_prefix(SYSTEM_PREFIX)?.strip_prefix(Self::KEY_PREFIX)?;
+        let text = key
+            .row()
+            .strip_prefix(SYSTEM_PREFIX)?
+            .strip_prefix(Self::KEY_PREFIX)?;
         Uuid::try_parse(text).ok().map(Self)
     }
 
     /// A filter for journal rows and abort rows.
     pub(super) fn rows() -> Filter {
-        Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}{}", Self::KEY_PREFIX))
+        Filter::starts_with(
+            Filter::ROW_KEY,
+            &format!("{SYSTEM_PREFIX}{}", Self::KEY_PREFIX),
+        )
     }
 }
 
@@ -115,9 +124,19 @@ impl JournalRow {
             .with(LEASE, millis(self.lease))
             // For people who look at the table. No process compares it: clocks differ.
             .with(WRITTEN, Ticks::now());
-        let source = self.source.as_ref().map(|key| encode(&(key.partition(), key.row()))).transpose()?;
-        let lists = [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.affected)?)];
-        for (name, bytes) in lists.into_iter().chain(source.map(|source| (SOURCE, source))) {
+        let source = self
+            .source
+            .as_ref()
+            .map(|key| encode(&(key.partition(), key.row())))
+            .transpose()?;
+        let lists = [
+            (ROWS, encode(&self.rows)?),
+            (TOUCHED, encode(&self.affected)?),
+        ];
+        for (name, bytes) in lists
+            .into_iter()
+            .chain(source.map(|source| (SOURCE, source)))
+        {
             set_bytes(&mut entity, name, &bytes);
         }
         if let Some(claim) = self.claim {
@@ -152,14 +171,28 @@ impl AffectedKey {
     pub(super) fn of(entry: &Entry, added: bool) -> Self {
         let Location { table, key } = &entry.location;
         let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
-        Self { table: table.to_string(), partition, row, unique: entry.unique, added, shared: None }
+        Self {
+            table: table.to_string(),
+            partition,
+            row,
+            unique: entry.unique,
+            added,
+            shared: None,
+        }
     }
 
     pub(super) fn shared(merge: &Merge) -> Self {
         let Location { table, key } = &merge.at;
         let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
         let shared = Some((merge.index.clone(), merge.shape.clone()));
-        Self { table: table.to_string(), partition, row, unique: false, added: false, shared }
+        Self {
+            table: table.to_string(),
+            partition,
+            row,
+            unique: false,
+            added: false,
+            shared,
+        }
     }
 
     /// Whether both are the same row: the whole row, or the part of the same index.
@@ -171,7 +204,10 @@ impl AffectedKey {
 
     pub(super) fn location(&self) -> Result<Location> {
         let table = TableName::new(self.table.as_str())?;
-        Ok(Location { table, key: Key::new(&self.partition, &self.row)? })
+        Ok(Location {
+            table,
+            key: Key::new(&self.partition, &self.row)?,
+        })
     }
 }
 
@@ -193,35 +229,65 @@ impl JournalRows<'_> {
     /// abort rows stay. 1 request, 2 if a row is there.
     pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let row = abort_row(id.key(partition)?);
-        match accept_applied(self.entities.store.write(&self.entities.name, Operation::Insert(row)).await) {
+        match accept_applied(
+            self.entities
+                .store
+                .write(&self.entities.name, Operation::Insert(row))
+                .await,
+        ) {
             Ok(_) => Ok(Some(Evidence::Abort)),
-            Err(e) if e.is_already_exists() && !e.is_ambiguous() => self.evidence(id, partition).await,
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => {
+                self.evidence(id, partition).await
+            }
             Err(e) => Err(e),
         }
     }
 
     /// Claims a row under its ETag for an applier with this lease. `None` if another process has changed the row, or if the outcome is
     /// ambiguous.
-    pub(super) async fn claim(&self, row: JournalRow, lease: Duration) -> Result<Option<JournalRow>> {
-        self.replace(JournalRow { claim: Some(Uuid::new_v4()), lease, ..row }).await
+    pub(super) async fn claim(
+        &self,
+        row: JournalRow,
+        lease: Duration,
+    ) -> Result<Option<JournalRow>> {
+        self.replace(JournalRow {
+            claim: Some(Uuid::new_v4()),
+            lease,
+            ..row
+        })
+        .await
     }
 
     /// Replaces a row in the version that was read. `None` if it has changed, or if the outcome is ambiguous.
     pub(super) async fn replace(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
-        let Some(etag) = row.etag.take() else { return Ok(None) };
+        let Some(etag) = row.etag.take() else {
+            return Ok(None);
+        };
         let replace = Operation::Replace(row.to_entity()?, etag.into());
-        match accept_applied(self.entities.store.write(&self.entities.name, replace).await) {
-            Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
+        match accept_applied(
+            self.entities
+                .store
+                .write(&self.entities.name, replace)
+                .await,
+        ) {
+            Ok(written) => Ok(written.etag.map(|etag| JournalRow {
+                etag: Some(etag),
+                ..row
+            })),
             // An ambiguous claim is given up: if it took effect, the next process watches it for its whole
             // lease.
-            Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
+            Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => {
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
 
     /// Deletes the row of an applied write in its version. Entries count as pending if it is not certain that the row is gone.
     pub(super) async fn clear(&self, row: &JournalRow) -> Result<Entries> {
-        let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
+        let Some(etag) = row.etag.clone() else {
+            return Ok(Entries::Pending);
+        };
         // In the version that was applied: if another process has claimed the row since, its applier clears it.
         let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
         match accept_applied(self.entities.store.write(&self.entities.name, delete).await) {
@@ -240,7 +306,9 @@ pub(super) fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
 
 /// An abort row.
 pub(super) fn abort_row(key: Key) -> Entity {
-    Entity::from(key).with(KIND, ABORT).with(WRITTEN, Ticks::now())
+    Entity::from(key)
+        .with(KIND, ABORT)
+        .with(WRITTEN, Ticks::now())
 }
 
 /// Whether a row is a journal row.
@@ -251,20 +319,30 @@ pub(crate) fn is_journal_row(row: &Entity) -> bool {
 /// What is wrong with a row whose key or properties are those of the journal; `None` for a sound row, and for all other rows. Nothing but
 /// the journal writes such rows, but any client of the table can.
 pub(crate) fn damage(row: &Entity) -> Option<Error> {
-    let at_write =
-        row.key().row().strip_prefix(SYSTEM_PREFIX).is_some_and(|row| row.starts_with(WriteId::KEY_PREFIX));
+    let at_write = row
+        .key()
+        .row()
+        .strip_prefix(SYSTEM_PREFIX)
+        .is_some_and(|row| row.starts_with(WriteId::KEY_PREFIX));
     if at_write {
         return match WriteId::of_key(row.key()) {
             Some(id) => read(id, row).err(),
-            None => {
-                Some(Error::decode("journal row", row.key(), "RowKey", "the id of a write", "another text"))
-            }
+            None => Some(Error::decode(
+                "journal row",
+                row.key(),
+                "RowKey",
+                "the id of a write",
+                "another text",
+            )),
         };
     }
     if is_pending(row) {
         return UniqueRow::read(row).err();
     }
-    let is_marked = row.properties().iter().any(|property| is_mark_property(property.name()));
+    let is_marked = row
+        .properties()
+        .iter()
+        .any(|property| is_mark_property(property.name()));
     let expected = "the mark of a move: an Edm.Guid, and a PartitionKey";
     (is_marked && !has_mark(row))
         .then(|| Error::decode("entity", row.key(), MOVE_WRITE, expected, "another value"))
@@ -273,7 +351,13 @@ pub(crate) fn damage(row: &Entity) -> Option<Error> {
 /// Reads the row at the key of a write.
 pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
     let damaged = |name: &str| {
-        Error::decode("journal row", entity.key(), name, "a valid value", "a missing or invalid value")
+        Error::decode(
+            "journal row",
+            entity.key(),
+            name,
+            "a valid value",
+            "a missing or invalid value",
+        )
     };
     match entity.get(KIND) {
         Some(ValueRef::String(ABORT)) => Ok(Evidence::Abort),
@@ -293,7 +377,13 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
                 claim,
                 lease: lease(entity).ok_or_else(|| {
                     let expected = format!("milliseconds, at most {}", LONGEST_LEASE.as_millis());
-                    Error::decode("journal row", entity.key(), LEASE, &expected, "another value")
+                    Error::decode(
+                        "journal row",
+                        entity.key(),
+                        LEASE,
+                        &expected,
+                        "another value",
+                    )
                 })?,
             }))
         }

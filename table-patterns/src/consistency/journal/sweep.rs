@@ -80,8 +80,10 @@ impl Sweep<'_> {
         let mut report = SweepReport::default();
         let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
         // Two clocks, so only a rough age. What makes the removal safe is the wait at the end, on this process's clock alone.
-        aborts
-            .retain(|row| row.timestamp().is_some_and(|written| after(written, keep_aborts) <= Ticks::now()));
+        aborts.retain(|row| {
+            row.timestamp()
+                .is_some_and(|written| after(written, keep_aborts) <= Ticks::now())
+        });
         // From now on, because the scan has found every abort row of the list by this moment.
         let watched_since = Instant::now();
         // Committed writes first: finishing them settles their reservations, so the later steps find only those
@@ -89,7 +91,9 @@ impl Sweep<'_> {
         self.sweep_journal(journal, &mut report).await?;
         for entity in marked {
             let unmarked = self.sweep_mark(&entity).await;
-            let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
+            let unmarked = report
+                .unless_failed(entity.key(), unmarked)
+                .unwrap_or(false);
             report.moves_given_up += usize::from(unmarked);
         }
         // A table that was opened to read refuses a sweep, also one that finds no reservation.
@@ -100,19 +104,24 @@ impl Sweep<'_> {
                 // states may expire before the last one. The loop ends before the wait below, for which no change of a state must wait.
                 let _permission = self.entities.maintainer.prepare().await?;
                 let released = self.sweep_reservation(table, &row).await;
-                report.released += usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
+                report.released +=
+                    usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
             }
         }
         // A writer that an abort row has stopped may still send its commit within its lease.
         if !aborts.is_empty() {
-            let longest = self.timing.lease().max(self.entities.maintainer.longest_lease());
+            let longest = self
+                .timing
+                .lease()
+                .max(self.entities.maintainer.longest_lease());
             if !self.unfinished.until_lone_writers_end(longest).await {
                 sleep_until(watched_since + longest).await;
             }
         }
         for abort in aborts {
             let removed = self.sweep_abort(&abort).await;
-            report.aborts_removed += usize::from(report.unless_failed(abort.key(), removed).unwrap_or(false));
+            report.aborts_removed +=
+                usize::from(report.unless_failed(abort.key(), removed).unwrap_or(false));
         }
         Ok(report)
     }
@@ -123,8 +132,11 @@ impl Sweep<'_> {
         report: &mut SweepReport,
     ) -> Result<(Vec<JournalRow>, Vec<Entity>, Vec<Entity>)> {
         let filter = WriteId::rows().or(Mark::filter());
-        let rows =
-            self.entities.store.query_all(&self.entities.name, &Query::new().with_filter(filter)).await?;
+        let rows = self
+            .entities
+            .store
+            .query_all(&self.entities.name, &Query::new().with_filter(filter))
+            .await?;
         let (mut journal, mut aborts, mut marked) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             if let Some(error) = damage(&row) {
@@ -146,17 +158,26 @@ impl Sweep<'_> {
 
     async fn pending_rows(&self, table: &TableName) -> Result<Vec<Entity>> {
         let filter = Filter::eq(OWNER_PENDING, true);
-        let rows = self.entities.store.query_all(table, &Query::new().with_filter(filter)).await?;
+        let rows = self
+            .entities
+            .store
+            .query_all(table, &Query::new().with_filter(filter))
+            .await?;
         // An entity of the table may have a property of that name, too, and so has a reservation of another table's index.
         // A damaged one is reported, whosever it is.
         let is_damaged = |row: &Entity| Entry::index_of(row).is_some() && damage(row).is_some();
         let is_ours = |row: &Entity| self.entities.is_of_own_index(table, row);
-        Ok(rows.into_iter().filter(|row| is_ours(row) || is_damaged(row)).collect())
+        Ok(rows
+            .into_iter()
+            .filter(|row| is_ours(row) || is_damaged(row))
+            .collect())
     }
 
     /// Watches all rows together for the longest of their leases, then finishes each.
     async fn sweep_journal(&self, rows: Vec<JournalRow>, report: &mut SweepReport) -> Result<()> {
-        let Some(longest) = rows.iter().map(|row| row.lease).max() else { return Ok(()) };
+        let Some(longest) = rows.iter().map(|row| row.lease).max() else {
+            return Ok(());
+        };
         self.unfinished.watch(longest).await;
         for row in rows {
             let key = row.key.clone();
@@ -171,7 +192,9 @@ impl Sweep<'_> {
 
     /// Removes an abort row. Returns whether it was there.
     async fn sweep_abort(&self, row: &Entity) -> Result<bool> {
-        let Some(etag) = row.etag() else { return Ok(false) };
+        let Some(etag) = row.etag() else {
+            return Ok(false);
+        };
         let delete = Operation::Delete(row.key().clone(), etag.into());
         match accept_applied(self.entities.store.write(&self.entities.name, delete).await) {
             Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(false),
@@ -182,7 +205,9 @@ impl Sweep<'_> {
     /// Removes the mark of an entity whose move is not committed; the move can never commit afterwards. Returns
     /// whether the mark was removed.
     async fn sweep_mark(&self, entity: &Entity) -> Result<bool> {
-        let Some(mark) = Mark::of(entity) else { return Ok(false) };
+        let Some(mark) = Mark::of(entity) else {
+            return Ok(false);
+        };
         match self.rows.abort(mark.write, &mark.partition).await? {
             Some(Evidence::Abort) => self.moves.unmark(entity.key(), mark.write).await,
             _ => Ok(false),
@@ -196,8 +221,17 @@ impl Sweep<'_> {
         let Some(Evidence::Abort) = self.rows.abort(row.write, row.partition()).await? else {
             return Ok(false);
         };
-        let at = Location { table: table.clone(), key: entity.key().clone() };
-        self.unique.settle(&at, By::Release(row.write), &mut States::new(vec![row.owner])).await?;
+        let at = Location {
+            table: table.clone(),
+            key: entity.key().clone(),
+        };
+        self.unique
+            .settle(
+                &at,
+                By::Release(row.write),
+                &mut States::new(vec![row.owner]),
+            )
+            .await?;
         Ok(true)
     }
 }

@@ -44,9 +44,25 @@ impl Maintainer for People {
 }
 
 fn entry(entity: &Entity, table: &str, key: Key, index: &str, unique: bool) -> Result<Entry> {
-    let (location, people) = (Location { table: TableName::new(table)?, key }, TableName::new("People")?);
-    let (owner, index) = (entity.key().clone(), entry_id(index, Some(&people).filter(|_| table != "People")));
-    Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
+    let (location, people) = (
+        Location {
+            table: TableName::new(table)?,
+            key,
+        },
+        TableName::new("People")?,
+    );
+    let (owner, index) = (
+        entity.key().clone(),
+        entry_id(index, Some(&people).filter(|_| table != "People")),
+    );
+    Ok(Entry {
+        location,
+        owner,
+        properties: Properties::new(),
+        index,
+        unique,
+        shape: Shape::Row,
+    })
 }
 
 struct World {
@@ -64,7 +80,11 @@ async fn world() -> Result<World> {
     let journal = Journal::new(store.clone(), TableName::new("People")?, Arc::new(People))
         .with_clearing(Clearing::BeforeAnswer);
     let journal = journal.with_queue(queue.clone());
-    Ok(World { store, queue, journal })
+    Ok(World {
+        store,
+        queue,
+        journal,
+    })
 }
 
 fn person(id: &str, name: &str, city: &str) -> Result<Entity> {
@@ -72,12 +92,18 @@ fn person(id: &str, name: &str, city: &str) -> Result<Entity> {
 }
 
 async fn rows(world: &World, table: &str) -> Result<BTreeMap<String, Entity>> {
-    let all = world.store.query_all(&TableName::new(table)?, &Query::new()).await?;
+    let all = world
+        .store
+        .query_all(&TableName::new(table)?, &Query::new())
+        .await?;
     Ok(all.into_iter().map(|e| (e.key().to_string(), e)).collect())
 }
 
 async fn read(world: &World, id: &str) -> Result<Entity> {
-    world.store.get_existing(world.journal.table(), &Key::new("p", id)?).await
+    world
+        .store
+        .get_existing(world.journal.table(), &Key::new("p", id)?)
+        .await
 }
 
 #[tokio::test]
@@ -89,7 +115,10 @@ async fn a_finished_write_leaves_only_its_entries() -> Result<()> {
     assert!(done.written[0].etag.is_some());
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
-    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('ken', '')"]);
+    assert_eq!(
+        rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(),
+        ["('ken', '')"]
+    );
     assert!(world.queue.receive(9, Duration::ZERO).await?.is_empty());
     Ok(())
 }
@@ -97,15 +126,34 @@ async fn a_finished_write_leaves_only_its_entries() -> Result<()> {
 #[tokio::test]
 async fn an_update_replaces_the_entries_of_the_old_value() -> Result<()> {
     let world = world().await?;
-    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    world
+        .journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Applied,
+        )
+        .await?;
     let old = read(&world, "1").await?;
     let change = Change::replace(old, person("1", "kim", "rome")?);
-    assert_eq!(world.journal.write(&[change], Acknowledge::Applied).await?.entries, Entries::Applied);
+    assert_eq!(
+        world
+            .journal
+            .write(&[change], Acknowledge::Applied)
+            .await?
+            .entries,
+        Entries::Applied
+    );
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_rome', '1')", "('p', '1')"]);
-    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('kim', '')"]);
+    assert_eq!(
+        rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(),
+        ["('kim', '')"]
+    );
     let old = read(&world, "1").await?;
-    world.journal.write(&[Change::delete(old)], Acknowledge::Applied).await?;
+    world
+        .journal
+        .write(&[Change::delete(old)], Acknowledge::Applied)
+        .await?;
     assert!(rows(&world, "People").await?.is_empty() && rows(&world, "Names").await?.is_empty());
     Ok(())
 }
@@ -114,10 +162,22 @@ async fn an_update_replaces_the_entries_of_the_old_value() -> Result<()> {
 #[tokio::test]
 async fn a_unique_value_that_its_owner_no_longer_has_is_free() -> Result<()> {
     let world = world().await?;
-    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    world
+        .journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Applied,
+        )
+        .await?;
     let offset = Operation::InsertOrReplace(person("1", "kim", "oslo")?);
     world.store.write(world.journal.table(), offset).await?;
-    world.journal.write(&[Change::insert(person("2", "ken", "rome")?)], Acknowledge::Applied).await?;
+    world
+        .journal
+        .write(
+            &[Change::insert(person("2", "ken", "rome")?)],
+            Acknowledge::Applied,
+        )
+        .await?;
     let names = rows(&world, "Names").await?;
     assert_eq!(names.keys().collect::<Vec<_>>(), ["('ken', '')"]);
     assert_eq!(Entry::owner_of(&names["('ken', '')"])?, Key::new("p", "2")?);
@@ -127,9 +187,20 @@ async fn a_unique_value_that_its_owner_no_longer_has_is_free() -> Result<()> {
 #[tokio::test]
 async fn a_unique_value_has_one_owner() -> Result<()> {
     let world = world().await?;
-    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
-    let error =
-        world.journal.write(&[Change::insert(person("2", "ken", "rome")?)], Acknowledge::Applied).await;
+    world
+        .journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Applied,
+        )
+        .await?;
+    let error = world
+        .journal
+        .write(
+            &[Change::insert(person("2", "ken", "rome")?)],
+            Acknowledge::Applied,
+        )
+        .await;
     let error = error.unwrap_err();
     assert!(error.is_unique_violation(), "{error}");
     assert!(error.to_string().contains("('p', '1')"), "{error}");
@@ -140,25 +211,50 @@ async fn a_unique_value_has_one_owner() -> Result<()> {
 #[tokio::test]
 async fn a_stale_write_leaves_no_reservation() -> Result<()> {
     let world = world().await?;
-    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    world
+        .journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Applied,
+        )
+        .await?;
     let old = read(&world, "1").await?;
     let first = Change::replace(old.clone(), person("1", "ken", "rome")?);
     world.journal.write(&[first], Acknowledge::Applied).await?;
     let second = Change::replace(old, person("1", "kim", "rome")?);
-    let error = world.journal.write(&[second], Acknowledge::Applied).await.unwrap_err();
+    let error = world
+        .journal
+        .write(&[second], Acknowledge::Applied)
+        .await
+        .unwrap_err();
     assert!(error.is_precondition_failed(), "{error}");
-    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('ken', '')"]);
+    assert_eq!(
+        rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(),
+        ["('ken', '')"]
+    );
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_applies_a_committed_write() -> Result<()> {
     let world = world().await?;
-    let done =
-        world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    let done = world
+        .journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
     assert_eq!(done.entries, Entries::Pending);
-    assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its journal row");
-    let report = world.journal.sweep(&[TableName::new("Names")?], Duration::from_secs(86_400)).await?;
+    assert_eq!(
+        rows(&world, "People").await?.len(),
+        2,
+        "the entity and its journal row"
+    );
+    let report = world
+        .journal
+        .sweep(&[TableName::new("Names")?], Duration::from_secs(86_400))
+        .await?;
     assert_eq!(report.applied, 1);
     assert_eq!(report.left, 0);
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
@@ -170,24 +266,55 @@ async fn a_worker_applies_a_committed_write() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_sweep_continues_after_a_damaged_row() -> Result<()> {
     let world = world().await?;
-    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    world
+        .journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
     let (names, people) = (TableName::new("Names")?, world.journal.table().clone());
-    let bad_reservation =
-        Entity::new("kay", "")?.with(Entry::INDEX, "name@people").with("OwnerPending", true);
-    world.store.write(&names, Operation::Insert(bad_reservation)).await?;
+    let bad_reservation = Entity::new("kay", "")?
+        .with(Entry::INDEX, "name@people")
+        .with("OwnerPending", true);
+    world
+        .store
+        .write(&names, Operation::Insert(bad_reservation))
+        .await?;
     let bad_journal_row = Entity::new("p", "~~j_00000000000000000000000000000000")?;
-    world.store.write(&people, Operation::Insert(bad_journal_row)).await?;
+    world
+        .store
+        .write(&people, Operation::Insert(bad_journal_row))
+        .await?;
     // A reservation without a write, after the damaged row.
     let write = uuid::Uuid::new_v4();
-    let owned = entry(&person("2", "kim", "rome")?, "Names", Key::new("kim", "")?, "name", true)?;
-    let pending = owned.to_entity().with("OwnerWrite", write).with("OwnerPending", true);
-    world.store.write(&names, Operation::Insert(pending)).await?;
+    let owned = entry(
+        &person("2", "kim", "rome")?,
+        "Names",
+        Key::new("kim", "")?,
+        "name",
+        true,
+    )?;
+    let pending = owned
+        .to_entity()
+        .with("OwnerWrite", write)
+        .with("OwnerPending", true);
+    world
+        .store
+        .write(&names, Operation::Insert(pending))
+        .await?;
 
-    let report = world.journal.sweep(&[names], Duration::from_secs(86_400)).await?;
+    let report = world
+        .journal
+        .sweep(&[names], Duration::from_secs(86_400))
+        .await?;
     assert_eq!(report.applied, 1, "{report:?}");
     assert_eq!(report.released, 1, "{report:?}");
     assert_eq!((report.left, report.failed), (0, 2), "{report:?}");
-    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('kay', '')", "('ken', '')"]);
+    assert_eq!(
+        rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(),
+        ["('kay', '')", "('ken', '')"]
+    );
     Ok(())
 }
 
@@ -203,12 +330,27 @@ async fn no_request_of_a_write_is_sent_after_its_lease() -> Result<()> {
     let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People))
         .with_clearing(Clearing::BeforeAnswer);
     let person = person("1", "ken", "oslo")?;
-    let committed = slow.write(&[Change::insert(person)], Acknowledge::Applied).await?;
+    let committed = slow
+        .write(&[Change::insert(person)], Acknowledge::Applied)
+        .await?;
     assert_eq!(committed.entries, Entries::Pending);
     assert_eq!(faults.injected().len(), 1);
     // Another process finishes the write and changes the entity.
-    assert_eq!(world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.applied, 1);
-    world.journal.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await?;
+    assert_eq!(
+        world
+            .journal
+            .sweep(&[TableName::new("Names")?], Duration::ZERO)
+            .await?
+            .applied,
+        1
+    );
+    world
+        .journal
+        .write(
+            &[Change::delete(read(&world, "1").await?)],
+            Acknowledge::Applied,
+        )
+        .await?;
     tokio::time::sleep(Duration::from_secs(7200)).await;
     assert!(rows(&world, "People").await?.is_empty());
     Ok(())
@@ -224,26 +366,45 @@ async fn a_journal_row_is_watched_for_the_lease_that_it_names() -> Result<()> {
     let slow = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
     let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People))
         .with_clearing(Clearing::BeforeAnswer);
-    let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO)?;
+    let timing = Timing::new(
+        Duration::from_secs(1),
+        Duration::from_millis(250),
+        Duration::ZERO,
+    )?;
     let quick = world.journal.clone().with_timing(timing);
     let change = [Change::insert(person("1", "ken", "oslo")?)];
     let others = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        quick.sweep(&[TableName::new("Names")?], Duration::ZERO).await?;
-        quick.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await
+        quick
+            .sweep(&[TableName::new("Names")?], Duration::ZERO)
+            .await?;
+        quick
+            .write(
+                &[Change::delete(read(&world, "1").await?)],
+                Acknowledge::Applied,
+            )
+            .await
     };
     let (written, gone) = tokio::join!(slow.write(&change, Acknowledge::Applied), others);
     assert_eq!(written?.entries, Entries::Applied);
     assert_eq!(gone?.entries, Entries::Applied);
-    assert!(rows(&world, "People").await?.is_empty(), "an entry outlived its evidence");
+    assert!(
+        rows(&world, "People").await?.is_empty(),
+        "an entry outlived its evidence"
+    );
     Ok(())
 }
 
 /// A queue in a store of its own, with the default number of receives.
 async fn separate_queue() -> Result<Arc<TableQueue>> {
     let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-    let options = QueueOptions { clock, ..QueueOptions::default() };
-    Ok(Arc::new(TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?))
+    let options = QueueOptions {
+        clock,
+        ..QueueOptions::default()
+    };
+    Ok(Arc::new(
+        TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?,
+    ))
 }
 
 /// A ticket is not poisoned, however long the store is unavailable.
@@ -255,10 +416,19 @@ async fn an_outage_poisons_no_ticket() -> Result<()> {
     let journal = Journal::new(store, world.journal.table().clone(), Arc::new(People))
         .with_clearing(Clearing::BeforeAnswer);
     let journal = journal.with_queue(queue.clone());
-    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
     let worker = Recovery::new(&*queue, vec![&journal]);
     let mut received = 0;
-    for fault in [Fault::FailBefore, Fault::LoseAnswer, Fault::Throttle { retry_after: None }] {
+    for fault in [
+        Fault::FailBefore,
+        Fault::LoseAnswer,
+        Fault::Throttle { retry_after: None },
+    ] {
         faults.heal();
         faults.add(FaultRule::new(fault));
         for _ in 0..10 {
@@ -281,15 +451,36 @@ async fn an_outage_poisons_no_ticket() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_worker_runs_until_it_is_stopped() -> Result<()> {
     let world = world().await?;
-    let (faults, clock) = (FaultInjector::new(1), Arc::new(TokioClock::starting_at(Ticks::now())));
+    let (faults, clock) = (
+        FaultInjector::new(1),
+        Arc::new(TokioClock::starting_at(Ticks::now())),
+    );
     let faulty = Arc::new(Faulty::new(MemoryStore::new(), faults.clone()));
-    let options = QueueOptions { clock, ..QueueOptions::default() };
+    let options = QueueOptions {
+        clock,
+        ..QueueOptions::default()
+    };
     let queue = Arc::new(TableQueue::open_with(faulty, "Work", "journal", options).await?);
     let journal = world.journal.clone().with_queue(queue.clone());
-    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
-    faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Query).times(20));
+    journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
+    faults.add(
+        FaultRule::new(Fault::FailBefore)
+            .on(OperationKind::Query)
+            .times(20),
+    );
     let worker = Recovery::new(&*queue, vec![&journal]);
-    worker.run(4, Duration::from_secs(1), tokio::time::sleep(Duration::from_secs(3600))).await?;
+    worker
+        .run(
+            4,
+            Duration::from_secs(1),
+            tokio::time::sleep(Duration::from_secs(3600)),
+        )
+        .await?;
     assert_eq!(faults.injected().len(), 20);
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
@@ -324,14 +515,22 @@ async fn a_ticket_without_keys_is_recovered() -> Result<()> {
     let dying = Journal::new(dying, world.journal.table().clone(), Arc::new(People))
         .with_clearing(Clearing::BeforeAnswer);
     faults.crash_at(71, CrashPoint::Before);
-    dying.with_queue(queue.clone()).write(&crowd()?, Acknowledge::Applied).await.unwrap_err();
+    dying
+        .with_queue(queue.clone())
+        .write(&crowd()?, Acknowledge::Applied)
+        .await
+        .unwrap_err();
     assert_eq!(rows(&world, "Names").await?.len(), 70);
     let worker = Recovery::new(&*queue, vec![&world.journal]);
     for expected in [1, 1, 0] {
         tokio::time::sleep(Duration::from_secs(901)).await;
         assert_eq!(worker.run_once(8).await?, expected);
     }
-    let released = world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.released;
+    let released = world
+        .journal
+        .sweep(&[TableName::new("Names")?], Duration::ZERO)
+        .await?
+        .released;
     assert_eq!(released, 70);
     assert!(rows(&world, "Names").await?.is_empty());
     Ok(())
@@ -353,7 +552,10 @@ impl Maintainer for Expiring {
     async fn prepare(&self) -> Result<Permission> {
         let until = tokio::time::Instant::now() + Duration::from_secs(1);
         *self.0.lock().unwrap() = Some(until);
-        Ok(Permission { valid_until: Some(until), permit: None })
+        Ok(Permission {
+            valid_until: Some(until),
+            permit: None,
+        })
     }
 }
 
@@ -363,15 +565,37 @@ async fn a_sweep_releases_under_valid_states() -> Result<()> {
     let (world, faults) = (world().await?, FaultInjector::new(1));
     let names = TableName::new("Names")?;
     for (id, name) in [("1", "kim"), ("2", "ken"), ("3", "kay"), ("4", "kai")] {
-        world.store.write(world.journal.table(), Operation::Insert(person(id, "max", "oslo")?)).await?;
-        let owned = entry(&person(id, name, "oslo")?, "Names", Key::new(name, "")?, "name", true)?;
+        world
+            .store
+            .write(
+                world.journal.table(),
+                Operation::Insert(person(id, "max", "oslo")?),
+            )
+            .await?;
+        let owned = entry(
+            &person(id, name, "oslo")?,
+            "Names",
+            Key::new(name, "")?,
+            "name",
+            true,
+        )?;
         let write = uuid::Uuid::new_v4();
-        let pending = owned.to_entity().with("OwnerWrite", write).with("OwnerPending", true);
-        world.store.write(&names, Operation::Insert(pending)).await?;
+        let pending = owned
+            .to_entity()
+            .with("OwnerWrite", write)
+            .with("OwnerPending", true);
+        world
+            .store
+            .write(&names, Operation::Insert(pending))
+            .await?;
     }
     faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(200))).on(OperationKind::Get));
     let slow = Arc::new(Faulty::new(world.store.clone(), faults));
-    let journal = Journal::new(slow, world.journal.table().clone(), Arc::new(Expiring::default()));
+    let journal = Journal::new(
+        slow,
+        world.journal.table().clone(),
+        Arc::new(Expiring::default()),
+    );
     let report = journal.sweep(&[names], Duration::from_secs(86_400)).await?;
     assert_eq!((report.released, report.left), (4, 0), "{report:?}");
     assert!(rows(&world, "Names").await?.is_empty());

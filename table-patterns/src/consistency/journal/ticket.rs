@@ -30,7 +30,9 @@ impl Tickets {
         plan: &Plan,
         lease: Duration,
     ) -> Result<Option<Receipt>> {
-        let Some(queue) = self.queue.as_ref().filter(|_| plan.has_journal()) else { return Ok(None) };
+        let Some(queue) = self.queue.as_ref().filter(|_| plan.has_journal()) else {
+            return Ok(None);
+        };
         let source = plan.source.as_ref().map(Entity::key);
         let passed = plan.passed.iter().map(|(entry, _)| entry);
         let ticket = Ticket {
@@ -40,7 +42,12 @@ impl Tickets {
             partition: plan.partition.to_string(),
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
             source: source.map(|k| (k.partition().to_owned(), k.row().to_owned())),
-            reserved: plan.gained.iter().chain(passed).map(|e| AffectedKey::of(e, true)).collect(),
+            reserved: plan
+                .gained
+                .iter()
+                .chain(passed)
+                .map(|e| AffectedKey::of(e, true))
+                .collect(),
             seen: 0,
             failures: 0,
             error: None,
@@ -100,7 +107,10 @@ impl Ticket {
     }
 
     pub(super) fn source(&self) -> Result<Option<Key>> {
-        self.source.as_ref().map(|(partition, row)| Key::new(partition, row)).transpose()
+        self.source
+            .as_ref()
+            .map(|(partition, row)| Key::new(partition, row))
+            .transpose()
     }
 
     /// The text of the message. If the text exceeds a message, the error is left out. If it still exceeds a message,
@@ -111,18 +121,30 @@ impl Ticket {
         if text.len() <= MESSAGE_BYTES {
             return Ok(text);
         }
-        let without_error = Self { error: None, ..self.clone() };
+        let without_error = Self {
+            error: None,
+            ..self.clone()
+        };
         let text = without_error.encoded()?;
         if text.len() <= MESSAGE_BYTES {
             return Ok(text);
         }
-        Self { rows: Vec::new(), reserved: Vec::new(), ..without_error }.encoded()
+        Self {
+            rows: Vec::new(),
+            reserved: Vec::new(),
+            ..without_error
+        }
+        .encoded()
     }
 
     /// The ticket after one more failure.
     pub(super) fn after_failure(self, error: &Error) -> Self {
         let text: String = error.to_string().chars().take(ERROR_CHARS).collect();
-        Self { failures: self.failures.saturating_add(1), error: Some(text), ..self }
+        Self {
+            failures: self.failures.saturating_add(1),
+            error: Some(text),
+            ..self
+        }
     }
 
     fn encoded(&self) -> Result<String> {
@@ -131,7 +153,8 @@ impl Ticket {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {
-        serde_json::from_str(text)
-            .map_err(|e| Error::invalid_request(format!("the message is not a ticket of the journal: {e}")))
+        serde_json::from_str(text).map_err(|e| {
+            Error::invalid_request(format!("the message is not a ticket of the journal: {e}"))
+        })
     }
 }

@@ -33,15 +33,29 @@ pub(super) struct UniqueRow {
 impl UniqueRow {
     pub(super) fn read(entity: &Entity) -> Result<Self> {
         let damaged = |name: &str| {
-            Error::decode("unique row", entity.key(), name, "a valid value", "a missing or invalid value")
+            Error::decode(
+                "unique row",
+                entity.key(),
+                name,
+                "a valid value",
+                "a missing or invalid value",
+            )
         };
-        let Some(ValueRef::Guid(write)) = entity.get(OWNER_WRITE) else { return Err(damaged(OWNER_WRITE)) };
+        let Some(ValueRef::Guid(write)) = entity.get(OWNER_WRITE) else {
+            return Err(damaged(OWNER_WRITE));
+        };
         let Some(ValueRef::Boolean(pending)) = entity.get(OWNER_PENDING) else {
             return Err(damaged(OWNER_PENDING));
         };
         let etag = entity.etag().cloned().ok_or_else(|| damaged("ETag"))?;
         let (owner, heir) = (Entry::owner_of(entity)?, heir_of(entity)?);
-        Ok(Self { owner, heir, write: WriteId::from_uuid(write), pending, etag })
+        Ok(Self {
+            owner,
+            heir,
+            write: WriteId::from_uuid(write),
+            pending,
+            etag,
+        })
     }
 
     /// The partition with the journal row of the row's write.
@@ -56,7 +70,10 @@ impl UniqueRow {
 
     /// The entity that has the value: the heir of a committed pair, otherwise the owner.
     fn holder(&self, state: WriteState) -> &Key {
-        self.heir.as_ref().filter(|_| state == WriteState::Committed).unwrap_or(&self.owner)
+        self.heir
+            .as_ref()
+            .filter(|_| state == WriteState::Committed)
+            .unwrap_or(&self.owner)
     }
 
     /// The operation that settles the row if its owner has the entry, and deletes the row otherwise, under the row's
@@ -72,12 +89,17 @@ impl UniqueRow {
 
 /// The row of a unique entry: pending or settled.
 pub(super) fn row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
-    entry.to_entity().with(OWNER_WRITE, write.uuid()).with(OWNER_PENDING, pending)
+    entry
+        .to_entity()
+        .with(OWNER_WRITE, write.uuid())
+        .with(OWNER_PENDING, pending)
 }
 
 /// The row of a value that an entity keeps during a move.
 pub(super) fn pair_row(entry: &Entry, heir: &Key, write: WriteId) -> Entity {
-    row(entry, write, true).with(HEIR_PARTITION, heir.partition()).with(HEIR_ROW, heir.row())
+    row(entry, write, true)
+        .with(HEIR_PARTITION, heir.partition())
+        .with(HEIR_ROW, heir.row())
 }
 
 /// The process that settles a key.
@@ -139,8 +161,13 @@ impl UniqueKeys<'_> {
                 Err(e) => return Err(e),
             }
             // The row that the insert has met may be gone by now: insert again.
-            let Some(found) = self.unique_row(entry).await? else { continue };
-            if let Some(reservation) = self.reserve_found(&entry.owner, at, &wanted, write, found).await? {
+            let Some(found) = self.unique_row(entry).await? else {
+                continue;
+            };
+            if let Some(reservation) = self
+                .reserve_found(&entry.owner, at, &wanted, write, found)
+                .await?
+            {
                 return Ok(reservation);
             }
         }
@@ -157,8 +184,12 @@ impl UniqueKeys<'_> {
     ) -> Result<Option<Reservation>> {
         let (at, wanted) = (&entry.location, pair_row(entry, heir, write));
         for _ in 0..ROUNDS {
-            let Some(found) = self.settled_row(at).await? else { return Ok(None) };
-            let reserved = self.reserve_found(&entry.owner, at, &wanted, write, found).await?;
+            let Some(found) = self.settled_row(at).await? else {
+                return Ok(None);
+            };
+            let reserved = self
+                .reserve_found(&entry.owner, at, &wanted, write, found)
+                .await?;
             if reserved.is_some() {
                 return Ok(reserved);
             }
@@ -181,7 +212,9 @@ impl UniqueKeys<'_> {
         if found.owner == *owner && (found.heir.is_none() || found.write == write) {
             return self.adopt(at, wanted, write, found).await;
         }
-        let Some(state) = self.write_state(&found).await? else { return Ok(None) };
+        let Some(state) = self.write_state(&found).await? else {
+            return Ok(None);
+        };
         let holder = found.holder(state);
         if state == WriteState::Committed && holder == owner {
             return self.replace_row(at, wanted, &found).await;
@@ -212,7 +245,13 @@ impl UniqueKeys<'_> {
         wanted: &Entity,
         found: &UniqueRow,
     ) -> Result<Option<Reservation>> {
-        match self.put(at, Operation::Replace(wanted.clone(), IfMatch::from(&found.etag))).await {
+        match self
+            .put(
+                at,
+                Operation::Replace(wanted.clone(), IfMatch::from(&found.etag)),
+            )
+            .await
+        {
             Err(e) if was_changed_by_another(&e) => Ok(None),
             replaced => replaced.map(|etag| Some(Reservation::Mine(etag))),
         }
@@ -325,7 +364,10 @@ impl UniqueKeys<'_> {
         }
         // Another entity of the write seems to have the key: read that entity after the row, too.
         let By::Applier(_) = by else { return Ok(None) };
-        let Some(entry) = states.held_at(self.entities, at)?.filter(|entry| entry.owner != row.owner) else {
+        let Some(entry) = states
+            .held_at(self.entities, at)?
+            .filter(|entry| entry.owner != row.owner)
+        else {
             return Ok(None);
         };
         states.read_again(self.entities, &entry.owner).await?;
@@ -342,7 +384,10 @@ impl UniqueKeys<'_> {
         }
         match by {
             By::Release(_) => Ok(Some(false)),
-            By::Applier(_) => Ok(self.write_state(row).await?.map(|state| state != WriteState::Committed)),
+            By::Applier(_) => Ok(self
+                .write_state(row)
+                .await?
+                .map(|state| state != WriteState::Committed)),
         }
     }
 
@@ -359,12 +404,19 @@ impl UniqueKeys<'_> {
         by: By,
         states: &mut States,
     ) -> Result<bool> {
-        let By::Applier(write) = by else { return Ok(true) };
-        let complete = |entry: &Entry| entry.unique && self.entities.maintainer.is_complete(&entry.index);
-        let Some(entry) = states.held_at(self.entities, at)?.filter(complete) else { return Ok(true) };
+        let By::Applier(write) = by else {
+            return Ok(true);
+        };
+        let complete =
+            |entry: &Entry| entry.unique && self.entities.maintainer.is_complete(&entry.index);
+        let Some(entry) = states.held_at(self.entities, at)?.filter(complete) else {
+            return Ok(true);
+        };
         // The row was read after the entity: read the entity again, then the row.
         states.read_again(self.entities, &entry.owner).await?;
-        let Some(entry) = states.entry_at(self.entities, &entry.owner, at)? else { return Ok(true) };
+        let Some(entry) = states.entry_at(self.entities, &entry.owner, at)? else {
+            return Ok(true);
+        };
         let Some(found) = found else {
             return match self.reserve(&entry, write).await? {
                 // Reserved: the next round settles it, as any pending row.
@@ -405,18 +457,27 @@ impl UniqueKeys<'_> {
     /// The row at the key is no unique row of an index of this table.
     async fn unique_row(&self, entry: &Entry) -> Result<Option<UniqueRow>> {
         let at = &entry.location;
-        let Some(row) = self.entities.store.get(&at.table, &at.key, None).await? else { return Ok(None) };
+        let Some(row) = self.entities.store.get(&at.table, &at.key, None).await? else {
+            return Ok(None);
+        };
         if self.is_own_row(at, &row) {
             return UniqueRow::read(&row).map(Some);
         }
         let owner = self.entities.owner_of_entry(&at.table, &row);
-        Err(key_collision(&entry.index, &at.key, owner.as_ref().unwrap_or(&at.key)))
+        Err(key_collision(
+            &entry.index,
+            &at.key,
+            owner.as_ref().unwrap_or(&at.key),
+        ))
     }
 
     /// The unique row of an index of this table; `None` if the row is of another kind, or belongs to an index of another table.
     pub(super) async fn settled_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
         let row = self.entities.store.get(&at.table, &at.key, None).await?;
-        row.as_ref().filter(|row| self.is_own_row(at, row)).map(UniqueRow::read).transpose()
+        row.as_ref()
+            .filter(|row| self.is_own_row(at, row))
+            .map(UniqueRow::read)
+            .transpose()
     }
 
     /// Whether a row is a unique row of an index of this table.

@@ -15,8 +15,8 @@ use super::recover::RecoveryProgress;
 use super::row::WriteId;
 use super::ticket::Ticket;
 use crate::consistency::work::{
-    Pace, WorkerSlots, is_infrastructure_error, poison_pause, put_back, run_while_hidden, send_again,
-    with_housekeeping, work_through,
+    Pace, WorkerSlots, is_infrastructure_error, poison_pause, put_back, run_while_hidden,
+    send_again, with_housekeeping, work_through,
 };
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.
@@ -66,14 +66,22 @@ pub struct PoisonedTicket {
 impl<'a> Recovery<'a> {
     /// A worker for the tickets of these journals.
     pub const fn new(queue: &'a dyn WorkQueue, journals: Vec<&'a Journal>) -> Self {
-        Self { queue, journals, attempts: MAX_TICKET_FAILURES, finished: None }
+        Self {
+            queue,
+            journals,
+            attempts: MAX_TICKET_FAILURES,
+            finished: None,
+        }
     }
 
     /// Sets after how many failures of its work a ticket is poisoned: 5 unless set, at least 1. All workers of a queue should use
     /// the same number.
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { attempts: attempts.max(1), ..self }
+        Self {
+            attempts: attempts.max(1),
+            ..self
+        }
     }
 
     /// Receives up to `max` tickets and works on them concurrently. Returns the number of tickets.
@@ -104,7 +112,13 @@ impl<'a> Recovery<'a> {
         idle: Duration,
         stop: impl Future<Output = ()>,
     ) -> Result<()> {
-        let (slots, pace) = (WorkerSlots::new(concurrency), Pace { idle, visibility: self.visibility() });
+        let (slots, pace) = (
+            WorkerSlots::new(concurrency),
+            Pace {
+                idle,
+                visibility: self.visibility(),
+            },
+        );
         let handle = |message: Message| {
             let slots = &slots;
             async move { self.handle(&message, Some(slots)).await }
@@ -139,13 +153,22 @@ impl<'a> Recovery<'a> {
         let mut all = Vec::new();
         for message in self.queue.poison(max).await? {
             let ticket = Ticket::parse(&message.body).ok();
-            if ticket.as_ref().is_some_and(|ticket| !self.is_poisoned(ticket)) {
+            if ticket
+                .as_ref()
+                .is_some_and(|ticket| !self.is_poisoned(ticket))
+            {
                 put_back(self.queue, &message).await?;
                 continue;
             }
             let write = ticket.as_ref().map(Ticket::write_id);
-            let (failures, error) = ticket.map_or((0, None), |ticket| (ticket.failures, ticket.error));
-            all.push(PoisonedTicket { write, failures, error, message });
+            let (failures, error) =
+                ticket.map_or((0, None), |ticket| (ticket.failures, ticket.error));
+            all.push(PoisonedTicket {
+                write,
+                failures,
+                error,
+                message,
+            });
         }
         Ok(all)
     }
@@ -159,7 +182,11 @@ impl<'a> Recovery<'a> {
         let (Ok(ticket), Some(receipt)) = (Ticket::parse(&message.body), &message.receipt) else {
             return self.queue.requeue(message).await.map(drop);
         };
-        let again = Ticket { failures: 0, error: None, ..ticket };
+        let again = Ticket {
+            failures: 0,
+            error: None,
+            ..ticket
+        };
         send_again(self.queue, &again.to_text()?, receipt, Duration::ZERO).await
     }
 
@@ -191,12 +218,18 @@ impl<'a> Recovery<'a> {
 
     async fn work_on(&self, message: &Message, slots: Option<&WorkerSlots>) -> Result<()> {
         let ticket = Ticket::parse(&message.body)?;
-        let Some(mut receipt) = message.receipt.clone() else { return Ok(()) };
+        let Some(mut receipt) = message.receipt.clone() else {
+            return Ok(());
+        };
         if self.is_poisoned(&ticket) {
             let pause = poison_pause(message.dequeue_count, self.lease());
             return self.queue.renew(&receipt, pause).await.map(drop);
         }
-        let Some(journal) = self.journals.iter().find(|j| j.unfinished().owns_ticket(&ticket)) else {
+        let Some(journal) = self
+            .journals
+            .iter()
+            .find(|j| j.unfinished().owns_ticket(&ticket))
+        else {
             let (store, table) = (&ticket.store, &ticket.table);
             tracing::warn!(store, table, id = %message.id, "a ticket is sent again for a worker that has the journal of its table");
             return send_again(self.queue, &message.body, &receipt, self.lease()).await;
@@ -207,7 +240,10 @@ impl<'a> Recovery<'a> {
         let times = (self.visibility(), self.visibility() - self.lease() / 2);
         let recovered = run_while_hidden(self.queue, &mut receipt, times, recovered).await;
         // The queue counts the receives of the new message from zero; `give_up_for` needs the receives of all.
-        let ticket = Ticket { seen: ticket.seen.saturating_add(message.dequeue_count), ..ticket };
+        let ticket = Ticket {
+            seen: ticket.seen.saturating_add(message.dequeue_count),
+            ..ticket
+        };
         let delay = match recovered {
             Ok(RecoveryProgress::Done) => {
                 if let Some(finished) = self.finished {
@@ -222,7 +258,11 @@ impl<'a> Recovery<'a> {
             }
             Err(error) => {
                 let ticket = ticket.after_failure(&error);
-                let delay = if self.is_poisoned(&ticket) { Duration::ZERO } else { journal.timing.lease() };
+                let delay = if self.is_poisoned(&ticket) {
+                    Duration::ZERO
+                } else {
+                    journal.timing.lease()
+                };
                 tracing::warn!(%error, id = %message.id, failures = ticket.failures, "the work of a ticket failed");
                 return send_again(self.queue, &ticket.to_text()?, &receipt, delay).await;
             }

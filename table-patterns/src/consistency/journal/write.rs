@@ -116,7 +116,9 @@ enum Preparation {
 
 impl Preparation {
     fn of(at: &Location, version: Option<ETag>) -> Self {
-        version.map_or(Self::NoVersion, |version| Self::Version(at.clone(), version))
+        version.map_or(Self::NoVersion, |version| {
+            Self::Version(at.clone(), version)
+        })
     }
 }
 
@@ -133,13 +135,19 @@ impl Unreserved {
     fn with(self, error: Error) -> Self {
         let in_doubt = self.in_doubt || error.is_ambiguous();
         let keeps_earlier = !self.error.is_ambiguous() || error.is_ambiguous();
-        Self { error: if keeps_earlier { self.error } else { error }, in_doubt }
+        Self {
+            error: if keeps_earlier { self.error } else { error },
+            in_doubt,
+        }
     }
 }
 
 impl From<Error> for Unreserved {
     fn from(error: Error) -> Self {
-        Self { in_doubt: error.is_ambiguous(), error }
+        Self {
+            in_doubt: error.is_ambiguous(),
+            error,
+        }
     }
 }
 
@@ -152,14 +160,22 @@ impl Committed {
     /// Sets the new version in the `#[etag]` field of the entity that was written: see
     /// [`Written::renew`](table_core::store::Written::renew).
     pub fn renew<T: TableEntity>(self, entity: &mut T) {
-        if let Some(etag) = self.written.into_iter().next().and_then(|written| written.etag) {
+        if let Some(etag) = self
+            .written
+            .into_iter()
+            .next()
+            .and_then(|written| written.etag)
+        {
             entity.set_etag(etag);
         }
     }
 
     /// The answer for an empty write.
     pub(crate) const fn nothing() -> Self {
-        Self { written: Vec::new(), entries: Entries::Applied }
+        Self {
+            written: Vec::new(),
+            entries: Entries::Applied,
+        }
     }
 }
 
@@ -181,7 +197,11 @@ pub(super) struct Writer<'a> {
 
 impl Writer<'_> {
     /// See [`Journal::write`].
-    pub(super) async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
+    pub(super) async fn write(
+        &self,
+        changes: &[Change],
+        acknowledge: Acknowledge,
+    ) -> Result<Committed> {
         // A marked entity is the source of a move. The move ends first: committed after this write, it would
         // bring the entity as it was before the write to its target (docs/protocol.md, *Moves*).
         let changes = before_write(self.moves.without_moves(changes).await)?;
@@ -209,11 +229,19 @@ impl Writer<'_> {
             return Ok((plan, None));
         }
         // At most a quarter of a lease: without the lock the write still works, by conflicts at the ETag of the shared row.
-        let lock = self.journal.partition_locks.lock(&plan.partition, self.timing.lease() / 4).await;
+        let lock = self
+            .journal
+            .partition_locks
+            .lock(&plan.partition, self.timing.lease() / 4)
+            .await;
         let permission = self.entities.prepare().await?;
         // Two copies of the states that were read at different times are valid until different times.
         let is_as_before = permission.valid_until == plan.permission.valid_until;
-        let plan = if is_as_before { plan } else { self.planner.plan(changes, permission)? };
+        let plan = if is_as_before {
+            plan
+        } else {
+            self.planner.plan(changes, permission)?
+        };
         Ok((plan, lock))
     }
 
@@ -229,7 +257,11 @@ impl Writer<'_> {
         // moment on: no worker receives the ticket within this lease.
         let lease = Lease::start(self.timing);
         // The ticket comes first: whatever the write leaves behind when it dies, a worker finds it.
-        let ticket = before_write(self.tickets.send(&self.entities.name, plan, self.timing.lease()).await)?;
+        let ticket = before_write(
+            self.tickets
+                .send(&self.entities.name, plan, self.timing.lease())
+                .await,
+        )?;
         let reserved = match self.reserve_in_lease(plan, lease).await {
             Ok(Some(reserved)) => reserved,
             Ok(None) => {
@@ -262,8 +294,9 @@ impl Writer<'_> {
             Sent::Committed(mut written) => {
                 // From here on the write is committed. A crash leaves the journal row and the ticket, and
                 // after this lease a worker or a sweep applies the entries.
-                let applied =
-                    self.apply_committed(plan, changes, &written, reserved, lease, acknowledge).await?;
+                let applied = self
+                    .apply_committed(plan, changes, &written, reserved, lease, acknowledge)
+                    .await?;
                 let entries = match applied {
                     Applied::Nothing => Entries::Applied,
                     Applied::All(row) => self.clear_write(row, ticket, lease).await,
@@ -289,7 +322,9 @@ impl Writer<'_> {
     ) -> std::result::Result<Option<Reserved>, Unreserved> {
         // `ReserveInLease`: after the lease a worker may have given the write up and deleted the ticket. A
         // reservation that arrived then would stay until a sweep or another writer meets it.
-        before(lease.cut_off(), self.reserve_all(plan, lease)).await.unwrap_or(Ok(None))
+        before(lease.cut_off(), self.reserve_all(plan, lease))
+            .await
+            .unwrap_or(Ok(None))
     }
 
     /// Marks the source of a move. Then, all at the same time: pairs the rows of values that pass from one entity to
@@ -309,9 +344,13 @@ impl Writer<'_> {
             }
             reserved.source = Some(self.moves.mark(plan, source).await?);
         }
-        let rows = plan.passed.iter().map(|(entry, heir)| UniqueKey::Pair(entry, heir));
-        let rows =
-            rows.chain(plan.gained.iter().map(UniqueKey::Gain)).chain(plan.seen.iter().map(UniqueKey::Read));
+        let rows = plan
+            .passed
+            .iter()
+            .map(|(entry, heir)| UniqueKey::Pair(entry, heir));
+        let rows = rows
+            .chain(plan.gained.iter().map(UniqueKey::Gain))
+            .chain(plan.seen.iter().map(UniqueKey::Read));
         let work = rows.map(|row| Box::pin(self.reserve_one(plan, row, lease)) as BoxFuture<'_, _>);
         let (mut all_sent, mut failed) = (true, None::<Unreserved>);
         // Every answer before the end: nothing may be released while a reservation is under way.
@@ -335,13 +374,20 @@ impl Writer<'_> {
     }
 
     /// Prepares one unique row for the commit: 2 requests for a pair, 1 otherwise.
-    async fn reserve_one(&self, plan: &Plan, key: UniqueKey<'_>, lease: Lease) -> Result<Preparation> {
+    async fn reserve_one(
+        &self,
+        plan: &Plan,
+        key: UniqueKey<'_>,
+        lease: Lease,
+    ) -> Result<Preparation> {
         if !lease.may_send() {
             return Ok(Preparation::NotSent);
         }
         let (entry, reservation) = match key {
             UniqueKey::Pair(entry, heir) => match self.unique.pair(entry, heir, plan.id).await? {
-                Some(Reservation::Mine(version)) => return Ok(Preparation::of(&entry.location, version)),
+                Some(Reservation::Mine(version)) => {
+                    return Ok(Preparation::of(&entry.location, version));
+                }
                 // The owner had the value when the write read it, and has no row of it: the owner has changed since, or the index is damaged.
                 not_owned => {
                     self.check_unchanged(plan, entry).await?;
@@ -372,7 +418,10 @@ impl Writer<'_> {
         if now.is_some_and(|now| plan.is_as_read(&now)) {
             return Ok(());
         }
-        Err(Error::precondition_failed(&self.entities.name, &entry.owner))
+        Err(Error::precondition_failed(
+            &self.entities.name,
+            &entry.owner,
+        ))
     }
 
     /// Releases the mark and the reservations of a write that was never committed, and returns its error. After an
@@ -393,14 +442,25 @@ impl Writer<'_> {
             tracing::debug!(%error, "the mark of a move was not removed: a worker or a sweep removes it");
             return;
         }
-        let entries = plan.passed.iter().map(|(entry, _)| entry).chain(&plan.gained);
+        let entries = plan
+            .passed
+            .iter()
+            .map(|(entry, _)| entry)
+            .chain(&plan.gained);
         let released = entries.map(|entry| {
             Box::pin(async {
                 let mut states = States::new(plan.entities());
-                self.unique.settle(&entry.location, By::Release(plan.id), &mut states).await
+                self.unique
+                    .settle(&entry.location, By::Release(plan.id), &mut states)
+                    .await
             }) as BoxFuture<'_, _>
         });
-        let released: Result<()> = self.entities.all_of(released.collect()).await.into_iter().collect();
+        let released: Result<()> = self
+            .entities
+            .all_of(released.collect())
+            .await
+            .into_iter()
+            .collect();
         if let Err(error) = released {
             tracing::debug!(%error, "a reservation was not released: a worker or a sweep releases it");
             return;
@@ -422,14 +482,21 @@ impl Writer<'_> {
         if !plan.has_journal() {
             return Ok(Applied::Nothing);
         }
-        let Some(row) = self.appliable(plan, written).filter(|_| acknowledge == Acknowledge::Applied) else {
+        let Some(row) = self
+            .appliable(plan, written)
+            .filter(|_| acknowledge == Acknowledge::Applied)
+        else {
             return Ok(Applied::Pending);
         };
         let mut states = new_states(plan, changes, written);
         if let Some(source) = reserved.source {
             states.set(source.key().clone(), Some(source));
         }
-        match self.applier.apply(&row, states, &reserved.known, lease).await {
+        match self
+            .applier
+            .apply(&row, states, &reserved.known, lease)
+            .await
+        {
             Err(error) if error.is_key_collision() || error.is_unique_violation() => {
                 Err(error.with_outcome(Outcome::Applied))
             }
@@ -445,14 +512,22 @@ impl Writer<'_> {
     /// count as pending; after it, nobody waits for the outcome.
     async fn clear_write(&self, row: JournalRow, ticket: Option<Receipt>, lease: Lease) -> Entries {
         if self.journal.clearing == Clearing::BeforeAnswer {
-            return self.clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
+            return self
+                .clear_row_and_ticket(&row, ticket.as_ref(), lease)
+                .await;
         }
         let journal = self.journal.clone();
         let cleared = async move {
             // Nobody waits for the outcome.
-            let _outcome = journal.writer().clear_row_and_ticket(&row, ticket.as_ref(), lease).await;
+            let _outcome = journal
+                .writer()
+                .clear_row_and_ticket(&row, ticket.as_ref(), lease)
+                .await;
         };
-        self.journal.background.run(self.entities.store.local_writers(), cleared).await;
+        self.journal
+            .background
+            .run(self.entities.store.local_writers(), cleared)
+            .await;
         Entries::Applied
     }
 
@@ -474,21 +549,31 @@ impl Writer<'_> {
 
     /// Hands a committed write over, before or after the answer.
     async fn leave_to_workers(&self, plan: &Plan, written: &[Written], ticket: Option<Receipt>) {
-        let Some(row) = self.appliable(plan, written) else { return };
+        let Some(row) = self.appliable(plan, written) else {
+            return;
+        };
         if self.journal.clearing == Clearing::BeforeAnswer {
             return self.hand_over(row, ticket.as_ref()).await;
         }
         let journal = self.journal.clone();
         let handed_over = async move { journal.writer().hand_over(row, ticket.as_ref()).await };
-        self.journal.background.run(self.entities.store.local_writers(), handed_over).await;
+        self.journal
+            .background
+            .run(self.entities.store.local_writers(), handed_over)
+            .await;
     }
 
     /// Hands the write over to workers, without the wait for this process's lease. The journal row first: a worker
     /// that receives the ticket earlier waits for the lease.
     async fn hand_over(&self, row: JournalRow, ticket: Option<&Receipt>) {
-        let (Some(queue), Some(ticket)) = (&self.tickets.queue, ticket) else { return };
+        let (Some(queue), Some(ticket)) = (&self.tickets.queue, ticket) else {
+            return;
+        };
         let write = row.id;
-        let free = JournalRow { lease: Duration::ZERO, ..row };
+        let free = JournalRow {
+            lease: Duration::ZERO,
+            ..row
+        };
         let shown = match self.rows.replace(free).await {
             Ok(Some(_)) => queue.renew(ticket, Duration::ZERO).await.map(drop),
             other => other.map(drop),
@@ -500,13 +585,18 @@ impl Writer<'_> {
 
     /// The journal row with its version; `None` if the answer of the group was lost.
     fn appliable(&self, plan: &Plan, written: &[Written]) -> Option<JournalRow> {
-        self.committer.journal_row(plan, Some(written.last()?.etag.clone()?)).ok()
+        self.committer
+            .journal_row(plan, Some(written.last()?.etag.clone()?))
+            .ok()
     }
 
     /// The error of a write that was given up in all of its attempts, or of one attempt at a move. Not a conflict: a caller that reads and
     /// writes again would fail again.
     pub(super) fn given_up(&self, plan: &Plan, cause: Cause) -> Error {
-        let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
+        let key = plan
+            .owners
+            .first()
+            .map_or_else(String::new, ToString::to_string);
         let why = match cause {
             Cause::AbortRow => "another process gave it up before its commit: a sweep, a worker, or a write that wants a \
                               value that it reserves; write fewer entities at once, or give more time by `Timing`"
@@ -522,10 +612,14 @@ impl Writer<'_> {
         };
         let table = &self.entities.name;
         Error::invalid_request(match &plan.source {
-            None => format!("the write of {key} in '{table}' was tried {MAX_WRITE_ATTEMPTS} times: {why}"),
+            None => format!(
+                "the write of {key} in '{table}' was tried {MAX_WRITE_ATTEMPTS} times: {why}"
+            ),
             Some(source) => {
                 let source = source.key();
-                format!("the move of {source} to {key} in '{table}' was given up before its commit: {why}")
+                format!(
+                    "the move of {source} to {key} in '{table}' was given up before its commit: {why}"
+                )
             }
         })
     }
@@ -535,7 +629,10 @@ impl Writer<'_> {
 fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
     let mut states = States::new(plan.owners.clone());
     for ((key, change), written) in plan.owners.iter().zip(changes).zip(written) {
-        let entity = change.new.clone().map(|e| e.with_system(written.etag.clone(), None));
+        let entity = change
+            .new
+            .clone()
+            .map(|e| e.with_system(written.etag.clone(), None));
         states.set(key.clone(), entity);
     }
     states
@@ -543,7 +640,12 @@ fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
 
 /// The error of a unique entry without a row, which only a foreign write to the rows of the index can cause.
 fn without_row(entry: &Entry) -> Error {
-    let Entry { index, location, owner, .. } = entry;
+    let Entry {
+        index,
+        location,
+        owner,
+        ..
+    } = entry;
     let index = index_name(index);
     Error::invalid_request(format!(
         "the unique index '{index}' has no entry {} of {owner}, so another entity may have the value: repair the \

@@ -50,16 +50,30 @@ pub(super) fn row_key_from(state: &str, at: Ticks) -> String {
 impl Row {
     pub(super) fn read(entity: &Entity) -> Result<Self> {
         let damaged = |property: &str, expected: &str| {
-            Error::decode("queue message", entity.key(), property, expected, "a missing or invalid value")
+            Error::decode(
+                "queue message",
+                entity.key(),
+                property,
+                expected,
+                "a missing or invalid value",
+            )
         };
-        let Some(ValueRef::String(body)) = entity.get(BODY) else { return Err(damaged(BODY, "Edm.String")) };
-        let Some(ValueRef::Int32(count)) = entity.get(COUNT) else { return Err(damaged(COUNT, "Edm.Int32")) };
+        let Some(ValueRef::String(body)) = entity.get(BODY) else {
+            return Err(damaged(BODY, "Edm.String"));
+        };
+        let Some(ValueRef::Int32(count)) = entity.get(COUNT) else {
+            return Err(damaged(COUNT, "Edm.Int32"));
+        };
         let Some(ValueRef::DateTime(inserted)) = entity.get(INSERTED) else {
             return Err(damaged(INSERTED, "Edm.DateTime"));
         };
         // All after the second underscore is the id, which may have underscores.
-        let id =
-            entity.key().row().splitn(3, '_').nth(2).ok_or_else(|| damaged("RowKey", "state_ticks_id"))?;
+        let id = entity
+            .key()
+            .row()
+            .splitn(3, '_')
+            .nth(2)
+            .ok_or_else(|| damaged("RowKey", "state_ticks_id"))?;
         Ok(Self {
             key: entity.key().clone(),
             etag: entity.etag().cloned(),
@@ -84,11 +98,20 @@ impl Row {
         if key == self.key {
             key = Key::new(partition, row_key(state, after(at, TICK), &self.id))?;
         }
-        Ok(Self { key, etag: None, ..self.clone() })
+        Ok(Self {
+            key,
+            etag: None,
+            ..self.clone()
+        })
     }
 
     pub(super) fn to_message(&self) -> Message {
-        Message::new(self.id.clone(), self.body.clone(), self.count, self.inserted)
+        Message::new(
+            self.id.clone(),
+            self.body.clone(),
+            self.count,
+            self.inserted,
+        )
     }
 }
 
@@ -101,14 +124,19 @@ pub(super) fn make_receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
 /// The key and the ETag in a receipt that [`make_receipt`] has made.
 pub(super) fn parse_receipt(partition: &PartitionKey, receipt: &Receipt) -> Result<(Key, ETag)> {
     let parts = receipt.token().split_once('\n');
-    let (row, etag) =
-        parts.ok_or_else(|| Error::invalid_request("the receipt was not issued by a `TableQueue`"))?;
+    let (row, etag) = parts
+        .ok_or_else(|| Error::invalid_request("the receipt was not issued by a `TableQueue`"))?;
     Ok((Key::new(partition, row)?, ETag::from(etag)))
 }
 
 /// Reports a missing row as *precondition failed*: in both cases the receipt is no longer valid.
 pub(super) fn as_invalid_receipt(error: Error) -> Error {
-    let ErrorKind::EntityNotFound { table, key } = error.root().kind() else { return error };
-    let kind = ErrorKind::PreconditionFailed { table: table.clone(), key: key.clone() };
+    let ErrorKind::EntityNotFound { table, key } = error.root().kind() else {
+        return error;
+    };
+    let kind = ErrorKind::PreconditionFailed {
+        table: table.clone(),
+        key: key.clone(),
+    };
     Error::new(kind).with_outcome(error.outcome())
 }

@@ -8,12 +8,14 @@ use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Tic
 use table_core::query::{Filter, Query};
 use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::store::{
-    CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Result, TableStore, TableStoreExt, Written,
+    CycleDetector, Error, ErrorKind, GroupTransaction, Operation, Result, TableStore,
+    TableStoreExt, Written,
 };
 use uuid::Uuid;
 
 use super::rows::{
-    MESSAGE, POISON, Row, TICK, as_invalid_receipt, make_receipt, parse_receipt, row_key, row_key_from,
+    MESSAGE, POISON, Row, TICK, as_invalid_receipt, make_receipt, parse_receipt, row_key,
+    row_key_from,
 };
 use crate::clock::{Clock, SystemClock, after};
 use crate::rows::was_changed_by_another;
@@ -37,7 +39,10 @@ pub struct QueueOptions {
 impl Default for QueueOptions {
     /// Poison after 5 receives; the system's clock.
     fn default() -> Self {
-        Self { max_dequeues: 5, clock: Arc::new(SystemClock) }
+        Self {
+            max_dequeues: 5,
+            clock: Arc::new(SystemClock),
+        }
     }
 }
 
@@ -89,12 +94,24 @@ impl TableQueue {
         let store = store.into_shared();
         store.profile().check_reads("a queue")?;
         store.create_table_if_missing(&table).await?;
-        Ok(Self { store, table, partition, options })
+        Ok(Self {
+            store,
+            table,
+            partition,
+            options,
+        })
     }
 
     fn row_of(&self, message: &Message, key: Key, etag: ETag, count: u32) -> Row {
         let (id, body) = (message.id.clone(), message.body.clone());
-        Row { key, etag: Some(etag), id, body, count, inserted: message.inserted }
+        Row {
+            key,
+            etag: Some(etag),
+            id,
+            body,
+            count,
+            inserted: message.inserted,
+        }
     }
 
     fn message(&self, row: &Row) -> Message {
@@ -112,7 +129,8 @@ impl TableQueue {
             || Filter::starts_with(Filter::ROW_KEY, state),
             |until| {
                 let next = after(until, TICK);
-                Filter::ge(Filter::ROW_KEY, state).and(Filter::lt(Filter::ROW_KEY, row_key_from(state, next)))
+                Filter::ge(Filter::ROW_KEY, state)
+                    .and(Filter::lt(Filter::ROW_KEY, row_key_from(state, next)))
             },
         );
         let filter = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str()).and(end);
@@ -120,11 +138,16 @@ impl TableQueue {
         let (mut rows, mut from, mut cycles) = (Vec::new(), None, CycleDetector::default());
         let mut top = max.min(PAGE);
         loop {
-            let page = self.store.query(&self.table, &query.clone().with_top(top), from.as_ref()).await?;
+            let page = self
+                .store
+                .query(&self.table, &query.clone().with_top(top), from.as_ref())
+                .await?;
             let read = page.items.len();
             let missing = max - rows.len();
             rows.extend(page.items.iter().filter_map(message_row).take(missing));
-            let Some(next) = page.continuation.filter(|_| rows.len() < max) else { return Ok(rows) };
+            let Some(next) = page.continuation.filter(|_| rows.len() < max) else {
+                return Ok(rows);
+            };
             cycles.add(&next, read)?;
             from = Some(next);
             // Large pages from now on: another program may have written any number of rows.
@@ -136,7 +159,10 @@ impl TableQueue {
     async fn move_group(&self, moves: &[(Row, Row)]) -> Result<Option<Vec<Written>>> {
         let mut group = GroupTransaction::new(self.partition.clone(), self.store.profile());
         for (from, to) in moves {
-            let etag = from.etag.clone().ok_or_else(|| Error::missing_etag(&from.key))?;
+            let etag = from
+                .etag
+                .clone()
+                .ok_or_else(|| Error::missing_etag(&from.key))?;
             group.push(Operation::Delete(from.key.clone(), IfMatch::Exactly(etag)))?;
             group.push(Operation::Insert(to.to_entity()))?;
         }
@@ -153,14 +179,25 @@ impl TableQueue {
         let at = after(self.options.clock.now(), delay);
         let to = from.moved(&self.partition, state, at)?;
         let lost = || Error::precondition_failed(&self.table, &from.key);
-        let written = self.move_group(&[(from.clone(), to.clone())]).await?.ok_or_else(lost)?;
+        let written = self
+            .move_group(&[(from.clone(), to.clone())])
+            .await?
+            .ok_or_else(lost)?;
         receipt_of(&to, written.get(1))
     }
 
     /// Hides rows for their receiver: in one group, or row by row if another worker has taken one of them.
-    async fn take(&self, rows: &[Row], visibility: Duration, taken: &mut Vec<Message>) -> Result<()> {
+    async fn take(
+        &self,
+        rows: &[Row],
+        visibility: Duration,
+        taken: &mut Vec<Message>,
+    ) -> Result<()> {
         let at = after(self.options.clock.now(), visibility);
-        let moves = rows.iter().map(|row| self.move_of_receive(row, at)).collect::<Result<Vec<_>>>()?;
+        let moves = rows
+            .iter()
+            .map(|row| self.move_of_receive(row, at))
+            .collect::<Result<Vec<_>>>()?;
         if let Some(written) = self.move_group(&moves).await? {
             taken.extend(received_messages(&moves, &written)?);
             return Ok(());
@@ -175,7 +212,11 @@ impl TableQueue {
 
     /// The row, and its received form: hidden until `at`, or a poison message after too many receives.
     fn move_of_receive(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
-        let state = if row.count >= self.options.max_dequeues { POISON } else { MESSAGE };
+        let state = if row.count >= self.options.max_dequeues {
+            POISON
+        } else {
+            MESSAGE
+        };
         let mut to = row.moved(&self.partition, state, at)?;
         to.count = row.count.saturating_add(1);
         Ok((row.clone(), to))
@@ -195,15 +236,21 @@ fn message_row(entity: &Entity) -> Option<Row> {
 fn received_messages(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
     // The answers are in the order of the operations: for each row a deletion, then an insert.
     let inserts = written.iter().skip(1).step_by(2);
-    let live = moves.iter().zip(inserts).filter(|((_, to), _)| to.key.row().starts_with(MESSAGE));
-    live.map(|((_, to), w)| Ok(to.to_message().with_receipt(receipt_of(to, Some(w))?))).collect()
+    let live = moves
+        .iter()
+        .zip(inserts)
+        .filter(|((_, to), _)| to.key.row().starts_with(MESSAGE));
+    live.map(|((_, to), w)| Ok(to.to_message().with_receipt(receipt_of(to, Some(w))?)))
+        .collect()
 }
 
 /// The receipt of a row that was written.
 fn receipt_of(row: &Row, written: Option<&Written>) -> Result<Receipt> {
     let etag = written.and_then(|w| w.etag.as_ref());
     let etag = etag.ok_or_else(|| {
-        Error::from(ErrorKind::Service("the store answered an insert without an ETag".to_owned()))
+        Error::from(ErrorKind::Service(
+            "the store answered an insert without an ETag".to_owned(),
+        ))
     })?;
     Ok(make_receipt(row.id.clone(), &row.key, etag))
 }
@@ -212,13 +259,27 @@ fn receipt_of(row: &Row, written: Option<&Written>) -> Result<Receipt> {
 impl WorkQueue for TableQueue {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
         if body.len() > MESSAGE_BYTES {
-            return Err(Error::limit("bytes of a message", MESSAGE_BYTES, body.len()));
+            return Err(Error::limit(
+                "bytes of a message",
+                MESSAGE_BYTES,
+                body.len(),
+            ));
         }
         let now = self.options.clock.now();
         let id = MessageId::new(Uuid::new_v4().simple().to_string());
         let key = Key::new(&self.partition, row_key(MESSAGE, after(now, delay), &id))?;
-        let row = Row { key, etag: None, id, body: body.to_owned(), count: 0, inserted: now };
-        let written = self.store.write(&self.table, Operation::Insert(row.to_entity())).await?;
+        let row = Row {
+            key,
+            etag: None,
+            id,
+            body: body.to_owned(),
+            count: 0,
+            inserted: now,
+        };
+        let written = self
+            .store
+            .write(&self.table, Operation::Insert(row.to_entity()))
+            .await?;
         receipt_of(&row, Some(&written))
     }
 
@@ -226,7 +287,9 @@ impl WorkQueue for TableQueue {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let rows = self.read_rows(MESSAGE, Some(self.options.clock.now()), max).await?;
+        let rows = self
+            .read_rows(MESSAGE, Some(self.options.clock.now()), max)
+            .await?;
         let mut messages = Vec::with_capacity(rows.len());
         for rows in rows.chunks(MAX_MOVES) {
             match self.take(rows, visibility, &mut messages).await {
@@ -249,19 +312,32 @@ impl WorkQueue for TableQueue {
             ));
         }
         // The body is in the row; the receipt names only a version of it.
-        let entity = self.store.get_existing(&self.table, &key).await.map_err(as_invalid_receipt)?;
-        let row = Row { etag: Some(etag), ..Row::read(&entity)? };
+        let entity = self
+            .store
+            .get_existing(&self.table, &key)
+            .await
+            .map_err(as_invalid_receipt)?;
+        let row = Row {
+            etag: Some(etag),
+            ..Row::read(&entity)?
+        };
         self.move_row(&row, MESSAGE, visibility).await
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
         let (key, etag) = parse_receipt(&self.partition, receipt)?;
         let operation = Operation::Delete(key, IfMatch::Exactly(etag));
-        self.store.write(&self.table, operation).await.map(drop).map_err(as_invalid_receipt)
+        self.store
+            .write(&self.table, operation)
+            .await
+            .map(drop)
+            .map_err(as_invalid_receipt)
     }
 
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
-        let rows = self.read_rows(MESSAGE, Some(self.options.clock.now()), max.max(1)).await?;
+        let rows = self
+            .read_rows(MESSAGE, Some(self.options.clock.now()), max.max(1))
+            .await?;
         Ok(rows.iter().take(max).map(Row::to_message).collect())
     }
 
@@ -271,10 +347,15 @@ impl WorkQueue for TableQueue {
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        let opened =
-            message.receipt.as_ref().map(|receipt| parse_receipt(&self.partition, receipt)).transpose()?;
+        let opened = message
+            .receipt
+            .as_ref()
+            .map(|receipt| parse_receipt(&self.partition, receipt))
+            .transpose()?;
         let Some((key, etag)) = opened.filter(|(key, _)| key.row().starts_with(POISON)) else {
-            return Err(Error::invalid_request("only a message returned by `poison` can be requeued"));
+            return Err(Error::invalid_request(
+                "only a message returned by `poison` can be requeued",
+            ));
         };
         let row = self.row_of(message, key, etag, 0);
         self.move_row(&row, MESSAGE, Duration::ZERO).await

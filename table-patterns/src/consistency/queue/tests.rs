@@ -17,7 +17,10 @@ use crate::clock::TokioClock;
 const LEASE: Duration = Duration::from_secs(30);
 
 async fn queue() -> Result<TableQueue> {
-    let options = QueueOptions { max_dequeues: 2, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
+    let options = QueueOptions {
+        max_dequeues: 2,
+        clock: Arc::new(TokioClock::starting_at(Ticks::now())),
+    };
     TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await
 }
 
@@ -51,7 +54,12 @@ async fn the_oldest_message_is_received_first() -> Result<()> {
         queue.send(body, Duration::ZERO).await?;
         advance(Duration::from_millis(1)).await;
     }
-    let bodies: Vec<_> = queue.receive(2, LEASE).await?.into_iter().map(|m| m.body).collect();
+    let bodies: Vec<_> = queue
+        .receive(2, LEASE)
+        .await?
+        .into_iter()
+        .map(|m| m.body)
+        .collect();
     assert_eq!(bodies, ["a", "b"]);
     Ok(())
 }
@@ -62,8 +70,20 @@ async fn a_renewal_invalidates_the_old_receipt() -> Result<()> {
     queue.send("one", Duration::ZERO).await?;
     let first = queue.receive(1, LEASE).await?.remove(0).receipt.unwrap();
     let second = queue.renew(&first, LEASE * 2).await?;
-    assert!(queue.delete(&first).await.unwrap_err().is_precondition_failed());
-    assert!(queue.renew(&first, LEASE).await.unwrap_err().is_precondition_failed());
+    assert!(
+        queue
+            .delete(&first)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
+    assert!(
+        queue
+            .renew(&first, LEASE)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
     queue.delete(&second).await?;
     advance(LEASE * 3).await;
     assert!(queue.receive(1, LEASE).await?.is_empty());
@@ -110,7 +130,11 @@ async fn a_message_received_too_often_becomes_poison_and_can_be_requeued() -> Re
 
 #[tokio::test]
 async fn a_message_larger_than_the_limit_is_refused() -> Result<()> {
-    let error = queue().await?.send(&"x".repeat(MESSAGE_BYTES + 1), LEASE).await.unwrap_err();
+    let error = queue()
+        .await?
+        .send(&"x".repeat(MESSAGE_BYTES + 1), LEASE)
+        .await
+        .unwrap_err();
     assert!(error.is_limit_exceeded(), "{error}");
     Ok(())
 }
@@ -134,7 +158,9 @@ async fn competing_workers_receive_each_message_once() -> Result<()> {
             }
         }
     };
-    let workers: Vec<_> = (0..8).map(|_| tokio::spawn(worker(queue.clone()))).collect();
+    let workers: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(worker(queue.clone())))
+        .collect();
     let mut done = Vec::new();
     for one in workers {
         done.extend(one.await.unwrap()?);
@@ -149,7 +175,10 @@ async fn competing_workers_receive_each_message_once() -> Result<()> {
 async fn every_call_costs_what_is_documented() -> Result<()> {
     let meter = RequestMeter::new();
     let metered = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let options = QueueOptions { max_dequeues: 1, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
+    let options = QueueOptions {
+        max_dequeues: 1,
+        clock: Arc::new(TokioClock::starting_at(Ticks::now())),
+    };
     let queue = TableQueue::open_with(metered, "Work", "jobs", options).await?;
     let cost = |requests: u64| {
         assert_eq!(meter.total(), requests);
@@ -167,7 +196,9 @@ async fn every_call_costs_what_is_documented() -> Result<()> {
     cost(1 + 3);
     assert!(queue.receive(9, LEASE).await?.is_empty());
     cost(1);
-    let renewed = queue.renew(taken[0].receipt.as_ref().unwrap(), LEASE * 2).await?;
+    let renewed = queue
+        .renew(taken[0].receipt.as_ref().unwrap(), LEASE * 2)
+        .await?;
     cost(2);
     queue.delete(&renewed).await?;
     cost(1);
@@ -187,19 +218,34 @@ async fn every_call_costs_what_is_documented() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn rows_of_another_program_do_not_hide_messages() -> Result<()> {
     let store = Arc::new(MemoryStore::new());
-    let (meter, clock) = (RequestMeter::new(), Arc::new(TokioClock::starting_at(Ticks::now())));
-    let options = QueueOptions { max_dequeues: 2, clock };
+    let (meter, clock) = (
+        RequestMeter::new(),
+        Arc::new(TokioClock::starting_at(Ticks::now())),
+    );
+    let options = QueueOptions {
+        max_dequeues: 2,
+        clock,
+    };
     let metered = Arc::new(Metered::new(store.clone(), meter.clone()));
     let queue = TableQueue::open_with(metered, "Work", "jobs", options).await?;
     for row in ["m_0", "m_1", "p_0"] {
-        store.write(&TableName::new("Work")?, Operation::Insert(Entity::new("jobs", row)?)).await?;
+        store
+            .write(
+                &TableName::new("Work")?,
+                Operation::Insert(Entity::new("jobs", row)?),
+            )
+            .await?;
     }
     queue.send("one", Duration::ZERO).await?;
     queue.send("two", Duration::ZERO).await?;
     assert_eq!(queue.peek(1).await?.len(), 1);
     let (received, cost) = meter.measure(queue.receive(1, LEASE)).await;
     assert_eq!(received?.len(), 1);
-    assert_eq!(cost.total(), 3, "a query, a query with a larger limit, a move");
+    assert_eq!(
+        cost.total(),
+        3,
+        "a query, a query with a larger limit, a move"
+    );
     assert_eq!(queue.receive(9, LEASE).await?.len(), 1);
     for _ in 0..2 {
         advance(LEASE).await;
@@ -214,7 +260,10 @@ async fn rows_of_another_program_do_not_hide_messages() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_receive_returns_the_messages_taken_before_an_error() -> Result<()> {
     let faults = FaultInjector::new(1);
-    let options = QueueOptions { max_dequeues: 2, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
+    let options = QueueOptions {
+        max_dequeues: 2,
+        clock: Arc::new(TokioClock::starting_at(Ticks::now())),
+    };
     let store = Arc::new(Faulty::new(MemoryStore::new(), faults.clone()));
     let queue = TableQueue::open_with(store, "Work", "jobs", options).await?;
     for n in 0..120 {
@@ -236,7 +285,10 @@ async fn a_receive_returns_the_messages_taken_before_an_error() -> Result<()> {
 async fn many_foreign_rows_cost_a_page_each_thousand() -> Result<()> {
     let (meter, store) = (RequestMeter::new(), Arc::new(MemoryStore::new()));
     let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-    let options = QueueOptions { clock, ..QueueOptions::default() };
+    let options = QueueOptions {
+        clock,
+        ..QueueOptions::default()
+    };
     let metered = Metered::new(store.clone(), meter.clone());
     let queue = TableQueue::open_with(metered, "Work", "jobs", options).await?;
     let table = TableName::new("Work")?;
@@ -257,16 +309,27 @@ async fn many_foreign_rows_cost_a_page_each_thousand() -> Result<()> {
 async fn planted_numbers_do_not_stop_the_queue() -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-    let options = QueueOptions { clock, ..QueueOptions::default() };
+    let options = QueueOptions {
+        clock,
+        ..QueueOptions::default()
+    };
     let queue = TableQueue::open_with(store.clone(), "Work", "jobs", options).await?;
     let table = TableName::new("Work")?;
     for (n, count) in [i32::MIN, -1, i32::MAX].into_iter().enumerate() {
         let row = Entity::new("jobs", format!("m_0000000000000000000_{n}"))?;
-        let row = row.with("Body", "planted").with("DequeueCount", count).with("Inserted", Ticks::MAX);
+        let row = row
+            .with("Body", "planted")
+            .with("DequeueCount", count)
+            .with("Inserted", Ticks::MAX);
         store.write(&table, Operation::Insert(row)).await?;
     }
     queue.send("one", Duration::ZERO).await?;
-    let received: Vec<_> = queue.receive(9, LEASE).await?.into_iter().map(|message| message.body).collect();
+    let received: Vec<_> = queue
+        .receive(9, LEASE)
+        .await?
+        .into_iter()
+        .map(|message| message.body)
+        .collect();
     assert_eq!(received, ["one"]);
     assert_eq!(queue.poison(9).await?.len(), 1, "received too often");
     Ok(())

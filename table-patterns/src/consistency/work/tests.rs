@@ -16,7 +16,10 @@ use crate::queue::{QueueOptions, TableQueue};
 
 const SECOND: Duration = Duration::from_secs(1);
 const WORK: Duration = Duration::from_secs(2);
-const PACE: Pace = Pace { idle: SECOND, visibility: Duration::from_secs(300) };
+const PACE: Pace = Pace {
+    idle: SECOND,
+    visibility: Duration::from_secs(300),
+};
 
 /// A queue over a store with faults, and the messages that were finished.
 struct Fixture {
@@ -33,14 +36,24 @@ impl Fixture {
     async fn with_messages(count: usize) -> Result<Self> {
         let (store, faults) = (Arc::new(MemoryStore::new()), FaultInjector::new(1));
         let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-        let options = QueueOptions { clock, ..QueueOptions::default() };
+        let options = QueueOptions {
+            clock,
+            ..QueueOptions::default()
+        };
         let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
         let queue = TableQueue::open_with(faulty, "Work", "jobs", options).await?;
         for n in 0..count {
             queue.send(&n.to_string(), Duration::ZERO).await?;
         }
         let (done, began, all) = Default::default();
-        Ok(Self { store, faults, queue, done, began, all })
+        Ok(Self {
+            store,
+            faults,
+            queue,
+            done,
+            began,
+            all,
+        })
     }
 
     /// Works on each message for [`WORK`]; stops when `count` messages are finished.
@@ -54,7 +67,14 @@ impl Fixture {
                 self.all.notify_one();
             }
         };
-        work_through(&self.queue, &WorkerSlots::new(2), PACE, self.all.notified(), handle).await
+        work_through(
+            &self.queue,
+            &WorkerSlots::new(2),
+            PACE,
+            self.all.notified(),
+            handle,
+        )
+        .await
     }
 }
 
@@ -72,7 +92,11 @@ async fn an_unavailable_queue_is_asked_again() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn work_continues_during_a_receive() -> Result<()> {
     let fixture = Fixture::with_messages(1).await?;
-    fixture.faults.add(FaultRule::new(Fault::Delay(SECOND * 60)).on(OperationKind::Query).nth(2));
+    fixture.faults.add(
+        FaultRule::new(Fault::Delay(SECOND * 60))
+            .on(OperationKind::Query)
+            .nth(2),
+    );
     let began = Instant::now();
     fixture.work(1).await?;
     assert_eq!(fixture.done.lock().unwrap()[0] - began, WORK);

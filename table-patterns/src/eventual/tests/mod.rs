@@ -36,12 +36,18 @@ struct SlowHandler {
 
 impl SlowHandler {
     fn taking(takes: Duration) -> Arc<Self> {
-        Arc::new(Self { takes, ..Self::default() })
+        Arc::new(Self {
+            takes,
+            ..Self::default()
+        })
     }
 
     /// The numbers of begun and of finished runs.
     fn counts(&self) -> (usize, usize) {
-        (self.begun.load(Ordering::SeqCst), self.ended.lock().unwrap().len())
+        (
+            self.begun.load(Ordering::SeqCst),
+            self.ended.lock().unwrap().len(),
+        )
     }
 }
 
@@ -78,21 +84,44 @@ impl Fixture {
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         store.create_table(&table).await?;
         let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-        let options = QueueOptions { clock, ..QueueOptions::default() };
+        let options = QueueOptions {
+            clock,
+            ..QueueOptions::default()
+        };
         // The meter does not count the queue's requests.
-        let queue = TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await?;
-        Ok(Self { meter, faults, store, queue: Arc::new(queue), slow, table })
+        let queue =
+            TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await?;
+        Ok(Self {
+            meter,
+            faults,
+            store,
+            queue: Arc::new(queue),
+            slow,
+            table,
+        })
     }
 
     async fn process(&self) -> Result<Coordinator> {
-        let resources =
-            Resources::new().with_store("office", self.store.clone()).with_handler("slow", self.slow.clone());
-        let process = Coordinator::open(self.store.clone(), "Transactions", self.queue.clone(), resources);
-        Ok(process.await?.with_timing(Timing::new(LEASE, LEASE / 8, LEASE / 8)?))
+        let resources = Resources::new()
+            .with_store("office", self.store.clone())
+            .with_handler("slow", self.slow.clone());
+        let process = Coordinator::open(
+            self.store.clone(),
+            "Transactions",
+            self.queue.clone(),
+            resources,
+        );
+        Ok(process
+            .await?
+            .with_timing(Timing::new(LEASE, LEASE / 8, LEASE / 8)?))
     }
 
     fn place(&self, row: &str) -> Result<Place> {
-        Ok(Place::new("office", self.table.clone(), Key::new("p", row)?))
+        Ok(Place::new(
+            "office",
+            self.table.clone(),
+            Key::new("p", row)?,
+        ))
     }
 
     fn upsert(&self, row: &str) -> Result<EventualTransaction> {
@@ -108,7 +137,8 @@ fn slow_transaction() -> EventualTransaction {
 async fn a_step_longer_than_a_lease_keeps_its_claim_and_its_message() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(LEASE * 10)).await?;
     let (one, other) = (fixture.process().await?, fixture.process().await?);
-    one.submit(&slow_transaction(), Acknowledge::Committed).await?;
+    one.submit(&slow_transaction(), Acknowledge::Committed)
+        .await?;
     let look_on = async {
         for _ in 0..20 {
             sleep(LEASE / 2).await;
@@ -119,7 +149,11 @@ async fn a_step_longer_than_a_lease_keeps_its_claim_and_its_message() -> Result<
     let (worked, looked) = futures_util::join!(one.run_once(1), look_on);
     looked?;
     assert_eq!(worked?, 1, "messages");
-    assert_eq!(fixture.slow.counts(), (1, 1), "begun and finished runs of the step");
+    assert_eq!(
+        fixture.slow.counts(),
+        (1, 1),
+        "begun and finished runs of the step"
+    );
     Ok(())
 }
 
@@ -132,7 +166,8 @@ async fn a_submitter_keeps_its_message_while_a_step_is_longer_than_a_lease() -> 
         sleep(LEASE * 3).await;
         other.run_once(9).await
     };
-    let (submitted, seen) = futures_util::join!(one.submit(&transaction, Acknowledge::Applied), looking);
+    let (submitted, seen) =
+        futures_util::join!(one.submit(&transaction, Acknowledge::Applied), looking);
     assert_eq!(submitted?.progress, TransactionProgress::Applied);
     assert_eq!(seen?, 0, "messages that the other process has received");
     assert_eq!(fixture.slow.counts(), (1, 1));
@@ -146,7 +181,11 @@ async fn a_worker_takes_over_after_it_has_watched_the_record_for_a_lease() -> Re
     let transaction = slow_transaction();
     one.submit(&transaction, Acknowledge::Committed).await?;
     // The worker dies during the step.
-    assert!(tokio::time::timeout(LEASE / 2, one.run_once(1)).await.is_err());
+    assert!(
+        tokio::time::timeout(LEASE / 2, one.run_once(1))
+            .await
+            .is_err()
+    );
     let died = Instant::now();
     while !other.status(transaction.id()).await?.is_final() {
         sleep(Duration::from_secs(1)).await;
@@ -154,7 +193,11 @@ async fn a_worker_takes_over_after_it_has_watched_the_record_for_a_lease() -> Re
     }
     assert_eq!(fixture.slow.counts(), (2, 1));
     // The rest of the message's visibility, a lease of watching, and the step.
-    assert!(died.elapsed() >= LEASE / 2 + LEASE + LEASE * 2, "{:?}", died.elapsed());
+    assert!(
+        died.elapsed() >= LEASE / 2 + LEASE + LEASE * 2,
+        "{:?}",
+        died.elapsed()
+    );
     Ok(())
 }
 
@@ -174,8 +217,15 @@ async fn a_worker_that_loses_the_claim_drops_the_step() -> Result<()> {
     let (worked, stolen) = futures_util::join!(process.run_once(1), steal);
     stolen?;
     assert_eq!(worked?, 1, "messages");
-    assert_eq!(fixture.slow.counts(), (1, 0), "begun and finished runs of the step");
-    assert!(matches!(process.status(transaction.id()).await?, TransactionStatus::Pending { step: 0, .. }));
+    assert_eq!(
+        fixture.slow.counts(),
+        (1, 0),
+        "begun and finished runs of the step"
+    );
+    assert!(matches!(
+        process.status(transaction.id()).await?,
+        TransactionStatus::Pending { step: 0, .. }
+    ));
     Ok(())
 }
 
@@ -188,7 +238,9 @@ async fn no_worker_continues_after_an_ambiguous_step_before_the_lease_ends() -> 
     process.submit(&transaction, Acknowledge::Committed).await?;
     let began = Instant::now();
     process.run_once(1).await?;
-    let TransactionStatus::Pending { error: Some(error), .. } = process.status(transaction.id()).await?
+    let TransactionStatus::Pending {
+        error: Some(error), ..
+    } = process.status(transaction.id()).await?
     else {
         panic!("the ambiguous error is not recorded")
     };
@@ -216,12 +268,19 @@ async fn a_sweep_removes_only_records_of_finished_transactions() -> Result<()> {
         "the message may be received again within two leases"
     );
     let millis = Duration::from_millis;
-    let short_leases = fixture.process().await?.with_timing(Timing::new(millis(4), millis(1), millis(0))?);
+    let short_leases =
+        fixture
+            .process()
+            .await?
+            .with_timing(Timing::new(millis(4), millis(1), millis(0))?);
     // The store stamps rows by the real clock, which no test can stop.
     std::thread::sleep(millis(20));
     assert_eq!(short_leases.sweep(Duration::ZERO).await?, 1);
     assert_eq!(process.status(done.id()).await?, TransactionStatus::Unknown);
-    assert!(matches!(process.status(begun.id()).await?, TransactionStatus::Pending { .. }));
+    assert!(matches!(
+        process.status(begun.id()).await?,
+        TransactionStatus::Pending { .. }
+    ));
     Ok(())
 }
 
@@ -235,7 +294,10 @@ async fn a_step_may_name_an_external_handler() -> Result<()> {
         Resources::new().with_external("slow"),
     );
     let transaction = slow_transaction();
-    client.await?.submit(&transaction, Acknowledge::Committed).await?;
+    client
+        .await?
+        .submit(&transaction, Acknowledge::Committed)
+        .await?;
     fixture.process().await?.run_once(1).await?;
     assert_eq!(fixture.slow.counts(), (1, 1));
     Ok(())
@@ -245,26 +307,51 @@ async fn a_step_may_name_an_external_handler() -> Result<()> {
 async fn requests_are_as_documented() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
     let process = fixture.process().await?;
-    let three = fixture.upsert("1")?.delete_if_exists(fixture.place("1")?).upsert(
-        "office",
-        fixture.table.clone(),
-        Entity::new("p", "2")?,
-    );
-    let (_, cost) = fixture.meter.measure(process.submit(&three, Acknowledge::Committed)).await;
+    let three = fixture
+        .upsert("1")?
+        .delete_if_exists(fixture.place("1")?)
+        .upsert("office", fixture.table.clone(), Entity::new("p", "2")?);
+    let (_, cost) = fixture
+        .meter
+        .measure(process.submit(&three, Acknowledge::Committed))
+        .await;
     assert_eq!(cost.total(), 0, "a message");
     let (_, cost) = fixture.meter.measure(process.run_once(1)).await;
-    assert_eq!(cost.total(), 1 + 1 + 2 * 3, "the record, the claim, the steps and their records");
+    assert_eq!(
+        cost.total(),
+        1 + 1 + 2 * 3,
+        "the record, the claim, the steps and their records"
+    );
 
-    let three = EventualTransaction::new().then(three.steps()[0].clone()).then(three.steps()[2].clone());
-    let (_, cost) = fixture.meter.measure(process.submit(&three, Acknowledge::Applied)).await;
-    assert_eq!(cost.total(), 1 + 2 * 2, "claim the record, then each step and its record");
+    let three = EventualTransaction::new()
+        .then(three.steps()[0].clone())
+        .then(three.steps()[2].clone());
+    let (_, cost) = fixture
+        .meter
+        .measure(process.submit(&three, Acknowledge::Applied))
+        .await;
+    assert_eq!(
+        cost.total(),
+        1 + 2 * 2,
+        "claim the record, then each step and its record"
+    );
 
     let away = EventualTransaction::new().move_entity(fixture.place("2")?, fixture.place("3")?);
-    let (_, cost) = fixture.meter.measure(process.submit(&away, Acknowledge::Applied)).await;
-    assert_eq!(cost.total(), 1 + 1 + 4, "check before the commit; claim, read, write, delete, record");
+    let (_, cost) = fixture
+        .meter
+        .measure(process.submit(&away, Acknowledge::Applied))
+        .await;
+    assert_eq!(
+        cost.total(),
+        1 + 1 + 4,
+        "check before the commit; claim, read, write, delete, record"
+    );
 
     let gone = EventualTransaction::new().move_entity(fixture.place("2")?, fixture.place("3")?);
-    let (_, cost) = fixture.meter.measure(process.submit(&gone, Acknowledge::Applied)).await;
+    let (_, cost) = fixture
+        .meter
+        .measure(process.submit(&gone, Acknowledge::Applied))
+        .await;
     assert_eq!(
         cost.total(),
         4 + 1 + 3,
@@ -282,13 +369,27 @@ async fn requests_of_stored_plans_are_as_documented() -> Result<()> {
     let process = fixture.process().await?;
     let large = || EventualTransaction::new().handle("slow", vec![0; 1_000_000]);
     let pieces = 2;
-    let (_, cost) = fixture.meter.measure(process.submit(&large(), Acknowledge::Committed)).await;
+    let (_, cost) = fixture
+        .meter
+        .measure(process.submit(&large(), Acknowledge::Committed))
+        .await;
     assert_eq!(cost.total(), pieces + 1, "the pieces and the record");
     let (_, cost) = fixture.meter.measure(process.run_once(1)).await;
     // A local store answers the query for a plan of 2 MB in one page.
-    assert_eq!(cost.total(), 2 + 1 + 1 + pieces, "record, claim; plan; record; pieces");
-    let (_, cost) = fixture.meter.measure(process.submit(&large(), Acknowledge::Applied)).await;
-    assert_eq!(cost.total(), pieces + 1 + 1 + pieces, "pieces, claimed record; record; pieces");
+    assert_eq!(
+        cost.total(),
+        2 + 1 + 1 + pieces,
+        "record, claim; plan; record; pieces"
+    );
+    let (_, cost) = fixture
+        .meter
+        .measure(process.submit(&large(), Acknowledge::Applied))
+        .await;
+    assert_eq!(
+        cost.total(),
+        pieces + 1 + 1 + pieces,
+        "pieces, claimed record; record; pieces"
+    );
     Ok(())
 }
 
@@ -300,17 +401,33 @@ async fn an_aborted_plan_can_never_commit() -> Result<()> {
     // The submitter dies between the pieces and the record.
     let table = TableName::new("Transactions")?;
     let text = large.to_text(&process.resources)?;
-    let plan = PlanRef { id: large.id(), hash: fingerprint(&text), pieces: 1 };
-    fixture.queue.send(&StoredPlan::new(plan).to_text()?, Duration::ZERO).await?;
+    let plan = PlanRef {
+        id: large.id(),
+        hash: fingerprint(&text),
+        pieces: 1,
+    };
+    fixture
+        .queue
+        .send(&StoredPlan::new(plan).to_text()?, Duration::ZERO)
+        .await?;
     process.transactions.put_piece(plan, 0, &text).await?;
     process.run_once(1).await?;
-    assert_eq!(process.status(large.id()).await?, TransactionStatus::Aborted);
+    assert_eq!(
+        process.status(large.id()).await?,
+        TransactionStatus::Aborted
+    );
     let piece = plan.piece_key(0)?;
     assert!(fixture.store.get(&table, &piece, None).await?.is_none());
     // The submitter was only slow: its piece arrives, its commit is refused.
     process.transactions.put_piece(plan, 0, &text).await?;
-    let error = process.submit(&large, Acknowledge::Committed).await.unwrap_err();
-    assert!(error.to_string().contains("given up") && error.outcome() == Outcome::NotApplied, "{error}");
+    let error = process
+        .submit(&large, Acknowledge::Committed)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("given up") && error.outcome() == Outcome::NotApplied,
+        "{error}"
+    );
     // An operator may also have aborted it.
     assert!(error.to_string().contains("discarded"), "{error}");
     for _ in 0..4 {
@@ -328,11 +445,17 @@ async fn a_stopped_worker_finishes_its_transactions() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(LEASE)).await?;
     let process = fixture.process().await?;
     for _ in 0..3 {
-        process.submit(&slow_transaction(), Acknowledge::Committed).await?;
+        process
+            .submit(&slow_transaction(), Acknowledge::Committed)
+            .await?;
     }
-    process.run(2, Duration::from_secs(1), sleep(Duration::from_secs(5))).await?;
+    process
+        .run(2, Duration::from_secs(1), sleep(Duration::from_secs(5)))
+        .await?;
     assert_eq!(fixture.slow.counts(), (2, 2));
-    process.run(2, Duration::from_secs(1), sleep(LEASE * 2)).await?;
+    process
+        .run(2, Duration::from_secs(1), sleep(LEASE * 2))
+        .await?;
     assert_eq!(fixture.slow.counts(), (3, 3));
     Ok(())
 }

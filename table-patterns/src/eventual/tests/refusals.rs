@@ -25,16 +25,28 @@ async fn work_for(process: &Coordinator, leases: u32) -> Result<()> {
 async fn a_worker_without_the_handler_leaves_the_step_to_other_workers() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
     let open = |resources| {
-        Coordinator::open(fixture.store.clone(), "Transactions", fixture.queue.clone(), resources)
+        Coordinator::open(
+            fixture.store.clone(),
+            "Transactions",
+            fixture.queue.clone(),
+            resources,
+        )
     };
     let timing = Timing::new(LEASE, LEASE / 8, LEASE / 8)?;
-    let worker = open(Resources::new().with_store("office", fixture.store.clone()).with_external("slow"));
+    let worker = open(
+        Resources::new()
+            .with_store("office", fixture.store.clone())
+            .with_external("slow"),
+    );
     let worker = worker.await?.with_timing(timing);
     let both = fixture.upsert("1")?.handle("slow", *b"");
     worker.submit(&both, Acknowledge::Applied).await?;
     work_for(&worker, 20).await?;
     let status = worker.status(both.id()).await?;
-    assert!(matches!(status, TransactionStatus::Pending { step: 1, .. }), "{status:?}");
+    assert!(
+        matches!(status, TransactionStatus::Pending { step: 1, .. }),
+        "{status:?}"
+    );
     assert!(worker.poison(9).await?.is_empty());
     work_for(&fixture.process().await?, 2).await?;
     assert_eq!(worker.status(both.id()).await?, TransactionStatus::Applied);
@@ -46,11 +58,21 @@ async fn a_worker_without_the_handler_leaves_the_step_to_other_workers() -> Resu
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_a_blob_store_poisons_the_transaction() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
-    let blobs = Arc::new(FaultyBlobs::apart(Arc::new(InMemory::new()), FaultInjector::new(1)));
+    let blobs = Arc::new(FaultyBlobs::apart(
+        Arc::new(InMemory::new()),
+        FaultInjector::new(1),
+    ));
     blobs.refuse();
     let resources = Resources::new().with_blobs("photos", blobs);
-    let process = Coordinator::open(fixture.store.clone(), "Transactions", fixture.queue.clone(), resources);
-    let process = process.await?.with_timing(Timing::new(LEASE, LEASE / 8, LEASE / 8)?);
+    let process = Coordinator::open(
+        fixture.store.clone(),
+        "Transactions",
+        fixture.queue.clone(),
+        resources,
+    );
+    let process = process
+        .await?
+        .with_timing(Timing::new(LEASE, LEASE / 8, LEASE / 8)?);
     let put = EventualTransaction::new().put_blob("photos", "1.jpg", *b"x");
     process.submit(&put, Acknowledge::Committed).await?;
     work_for(&process, 20).await?;
@@ -65,14 +87,23 @@ async fn a_commit_with_an_unreadable_answer_is_a_commit() -> Result<()> {
             let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
             let process = fixture.process().await?;
             let transaction = EventualTransaction::new().handle("slow", vec![0; payload]);
-            fixture.faults.add(FaultRule::new(Fault::BreakAnswer).on(OperationKind::Insert));
+            fixture
+                .faults
+                .add(FaultRule::new(Fault::BreakAnswer).on(OperationKind::Insert));
             let submitted = process.submit(&transaction, acknowledge).await?;
             fixture.faults.heal();
-            let expected = if payload == 1 && acknowledge == Acknowledge::Committed { 0 } else { 1 };
+            let expected = if payload == 1 && acknowledge == Acknowledge::Committed {
+                0
+            } else {
+                1
+            };
             assert_eq!(fixture.faults.injected().len(), expected);
             assert_eq!(submitted.progress, TransactionProgress::Pending);
             work_for(&process, 4).await?;
-            assert_eq!(process.status(transaction.id()).await?, TransactionStatus::Applied);
+            assert_eq!(
+                process.status(transaction.id()).await?,
+                TransactionStatus::Applied
+            );
         }
     }
     Ok(())
@@ -86,7 +117,8 @@ struct UnreadableSends(Arc<TableQueue>);
 impl WorkQueue for UnreadableSends {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
         self.0.send(body, delay).await?;
-        let error = table_core::Error::from(ErrorKind::Service("a message without an id".to_owned()));
+        let error =
+            table_core::Error::from(ErrorKind::Service("a message without an id".to_owned()));
         Err(error.with_outcome(Outcome::Applied))
     }
 
@@ -126,8 +158,15 @@ async fn a_sent_message_with_an_unreadable_answer_is_a_commit() -> Result<()> {
         let submitted = submitter.submit(&transaction, acknowledge).await?;
         assert_eq!(submitted.progress, TransactionProgress::Pending);
         work_for(&worker, 2).await?;
-        assert_eq!(worker.status(transaction.id()).await?, TransactionStatus::Applied);
-        assert_eq!(fixture.slow.counts(), (1, 1), "begun and finished runs of the step");
+        assert_eq!(
+            worker.status(transaction.id()).await?,
+            TransactionStatus::Applied
+        );
+        assert_eq!(
+            fixture.slow.counts(),
+            (1, 1),
+            "begun and finished runs of the step"
+        );
     }
     Ok(())
 }
@@ -146,15 +185,22 @@ async fn steps_on_indexed_rows_are_refused() -> Result<()> {
     };
     let index = StoredIndex::new(&IndexDefinition { entity, ..keyed }, IndexState::DeleteOnly);
     let employee = || Entity::new("p", "7").map(|entity| entity.with("EntityType", "Employee"));
-    let of = |entity: Entity| EventualTransaction::new().upsert("office", fixture.table.clone(), entity);
+    let of =
+        |entity: Entity| EventualTransaction::new().upsert("office", fixture.table.clone(), entity);
 
     let early = of(employee()?.with_key(Key::new("p", "6")?));
     process.submit(&early, Acknowledge::Committed).await?;
-    fixture.store.write(&fixture.table, Operation::Insert(index.to_entity()?)).await?;
+    fixture
+        .store
+        .write(&fixture.table, Operation::Insert(index.to_entity()?))
+        .await?;
     work_for(&process, 2).await?;
     let status = process.status(early.id()).await?;
     assert!(
-        matches!(status, TransactionStatus::Pending { step: 0, .. } | TransactionStatus::Poisoned { .. }),
+        matches!(
+            status,
+            TransactionStatus::Pending { step: 0, .. } | TransactionStatus::Poisoned { .. }
+        ),
         "{status:?}"
     );
 
@@ -162,21 +208,36 @@ async fn steps_on_indexed_rows_are_refused() -> Result<()> {
     process.submit(&free, Acknowledge::Applied).await?;
     let away = EventualTransaction::new().move_entity(fixture.place("1")?, fixture.place("2")?);
     process.submit(&away, Acknowledge::Applied).await?;
-    fixture.store.write(&fixture.table, Operation::Insert(employee()?)).await?;
+    fixture
+        .store
+        .write(&fixture.table, Operation::Insert(employee()?))
+        .await?;
     for refused in [
         of(employee()?),
-        EventualTransaction::new().upsert_merge("office", fixture.table.clone(), Entity::new("p", "7")?),
+        EventualTransaction::new().upsert_merge(
+            "office",
+            fixture.table.clone(),
+            Entity::new("p", "7")?,
+        ),
         EventualTransaction::new().delete_if_exists(fixture.place("7")?),
         EventualTransaction::new().move_entity(fixture.place("7")?, fixture.place("8")?),
     ] {
-        let error =
-            process.submit(&refused, Acknowledge::Committed).await.expect_err("an index follows the row");
+        let error = process
+            .submit(&refused, Acknowledge::Committed)
+            .await
+            .expect_err("an index follows the row");
         assert!(
             error.to_string().contains("'city.") && error.to_string().contains("IndexedTable"),
             "{error}"
         );
     }
-    assert!(fixture.store.get(&fixture.table, &Key::new("p", "6")?, None).await?.is_none());
+    assert!(
+        fixture
+            .store
+            .get(&fixture.table, &Key::new("p", "6")?, None)
+            .await?
+            .is_none()
+    );
     Ok(())
 }
 
@@ -188,27 +249,53 @@ async fn planted_numbers_are_damage() -> Result<()> {
     let id = uuid::Uuid::from_u128(7);
     fixture
         .queue
-        .send(&format!(r#"{{"stored":"{id}","pieces":4000000000,"hash":1}}"#), Duration::ZERO)
+        .send(
+            &format!(r#"{{"stored":"{id}","pieces":4000000000,"hash":1}}"#),
+            Duration::ZERO,
+        )
         .await?;
     let before = fixture.meter.total();
     assert_eq!(process.run_once(9).await?, 1);
-    assert_eq!(fixture.meter.total(), before, "no request for rows of a plan");
+    assert_eq!(
+        fixture.meter.total(),
+        before,
+        "no request for rows of a plan"
+    );
 
     let table = TableName::new("Transactions")?;
     for (steps, next, pieces) in [(1, 1, 0), (1, i32::MAX, 0), (5, 2, 0), (1, 0, i32::MAX)] {
         let transaction = fixture.upsert("1")?;
         process.submit(&transaction, Acknowledge::Committed).await?;
-        let text = transaction.to_text(&Resources::new().with_store("office", fixture.store.clone()))?;
+        let text =
+            transaction.to_text(&Resources::new().with_store("office", fixture.store.clone()))?;
         let record = Entity::new(format!("~~t_{}", transaction.id()), "head")?;
-        let record = record.with("TransactionState", "running").with("Steps", steps).with("NextStep", next);
-        let record =
-            record.with("Pieces", pieces).with("StepFailures", 0).with("PlanHash", fingerprint(&text));
-        fixture.store.write(&table, Operation::InsertOrReplace(record)).await?;
+        let record = record
+            .with("TransactionState", "running")
+            .with("Steps", steps)
+            .with("NextStep", next);
+        let record = record
+            .with("Pieces", pieces)
+            .with("StepFailures", 0)
+            .with("PlanHash", fingerprint(&text));
+        fixture
+            .store
+            .write(&table, Operation::InsertOrReplace(record))
+            .await?;
         process.run_once(9).await?;
         let case = format!("{steps} {next} {pieces}");
-        assert!(fixture.store.get(&fixture.table, &Key::new("p", "1")?, None).await?.is_none(), "{case}");
+        assert!(
+            fixture
+                .store
+                .get(&fixture.table, &Key::new("p", "1")?, None)
+                .await?
+                .is_none(),
+            "{case}"
+        );
         let status = process.status(transaction.id()).await;
-        assert!(!matches!(status, Ok(TransactionStatus::Applied)), "{case}: {status:?}");
+        assert!(
+            !matches!(status, Ok(TransactionStatus::Applied)),
+            "{case}: {status:?}"
+        );
     }
     Ok(())
 }

@@ -17,18 +17,32 @@ fn sixteen(fixture: &Fixture) -> EventualTransaction {
 async fn they_wait_for_one_round_trip() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
     let process = fixture.process().await?;
-    process.submit(&sixteen(&fixture), Acknowledge::Committed).await?;
-    fixture.faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(10))));
+    process
+        .submit(&sixteen(&fixture), Acknowledge::Committed)
+        .await?;
+    fixture
+        .faults
+        .add(FaultRule::new(Fault::Delay(Duration::from_millis(10))));
     let (worked, cost) = fixture.meter.measure(process.run_once(1)).await;
     assert_eq!(worked?, 1, "messages");
-    assert_eq!(cost.total(), 1 + 1 + 16 + 1, "the record, the claim, the steps and their record");
+    assert_eq!(
+        cost.total(),
+        1 + 1 + 16 + 1,
+        "the record, the claim, the steps and their record"
+    );
     assert_eq!(cost.round_trips(), 1 + 1 + 1 + 1, "the steps wait together");
 
     let one_by_one = fixture.process().await?.with_concurrency(1);
-    let (submitted, cost) =
-        fixture.meter.measure(one_by_one.submit(&sixteen(&fixture), Acknowledge::Applied)).await;
+    let (submitted, cost) = fixture
+        .meter
+        .measure(one_by_one.submit(&sixteen(&fixture), Acknowledge::Applied))
+        .await;
     assert_eq!(submitted?.progress, TransactionProgress::Applied);
-    assert_eq!(cost.total(), 1 + 16 + 1, "the claimed record, the steps and their record");
+    assert_eq!(
+        cost.total(),
+        1 + 16 + 1,
+        "the claimed record, the steps and their record"
+    );
     assert_eq!(cost.round_trips(), 1 + 16 + 1, "one step follows the other");
     Ok(())
 }
@@ -51,10 +65,24 @@ async fn an_ambiguous_failure_decides_before_one_that_counts() -> Result<()> {
     });
     process.submit(&transaction, Acknowledge::Committed).await?;
     process.run_once(1).await?;
-    let record = process.transactions.read(transaction.id()).await?.expect("a record");
-    assert!(record.claim.is_some(), "the lost request may still take effect");
+    let record = process
+        .transactions
+        .read(transaction.id())
+        .await?
+        .expect("a record");
+    assert!(
+        record.claim.is_some(),
+        "the lost request may still take effect"
+    );
     assert_eq!(record.failures, 0, "failures that count");
-    assert!(record.error.as_deref().is_some_and(|e| e.contains("no answer")), "{:?}", record.error);
+    assert!(
+        record
+            .error
+            .as_deref()
+            .is_some_and(|e| e.contains("no answer")),
+        "{:?}",
+        record.error
+    );
     let mut failed = std::mem::take(&mut *failed.lock().unwrap());
     failed.sort_unstable();
     assert_eq!(failed, [0, 1], "steps whose failure a listener heard of");
@@ -65,10 +93,15 @@ async fn an_ambiguous_failure_decides_before_one_that_counts() -> Result<()> {
 async fn a_process_that_died_among_them_repeats_them_all() -> Result<()> {
     let fixture = Fixture::open(SlowHandler::taking(LEASE * 2)).await?;
     let process = fixture.process().await?;
-    let transaction =
-        EventualTransaction::new().together(|steps| steps.handle("slow", *b"1").handle("slow", *b"2"));
+    let transaction = EventualTransaction::new()
+        .together(|steps| steps.handle("slow", *b"1").handle("slow", *b"2"));
     process.submit(&transaction, Acknowledge::Committed).await?;
-    assert!(tokio::time::timeout(LEASE / 2, process.run_once(1)).await.is_err(), "the worker died");
+    assert!(
+        tokio::time::timeout(LEASE / 2, process.run_once(1))
+            .await
+            .is_err(),
+        "the worker died"
+    );
     while !process.status(transaction.id()).await?.is_final() {
         sleep(Duration::from_secs(1)).await;
         process.run_once(1).await?;

@@ -19,7 +19,10 @@ use crate::log_blobs::{LogEntry, LogSync, LogWriter, read_logs};
 /// Blobs whose creation takes a minute.
 fn slow() -> (Arc<InMemory>, Arc<dyn ObjectStore>) {
     let inner = Arc::new(InMemory::new());
-    let slowly = ThrottleConfig { wait_put_per_call: Duration::from_secs(60), ..Default::default() };
+    let slowly = ThrottleConfig {
+        wait_put_per_call: Duration::from_secs(60),
+        ..Default::default()
+    };
     let store = Arc::clone(&inner) as Arc<dyn ObjectStore>;
     (inner, Arc::new(ThrottledStore::new(store, slowly)))
 }
@@ -28,7 +31,11 @@ fn slow() -> (Arc<InMemory>, Arc<dyn ObjectStore>) {
 async fn appends_continue_during_a_slow_flush_until_the_buffers_are_full() -> Result<()> {
     let (inner, slow) = slow();
     let start = Instant::now();
-    let log = LogWriter::new(slow, "shop", options().with_buffer(20_000, Duration::from_secs(20)))?;
+    let log = LogWriter::new(
+        slow,
+        "shop",
+        options().with_buffer(20_000, Duration::from_secs(20)),
+    )?;
     let mut taken = 0u32;
     let refused = loop {
         match log.append(&taken).await {
@@ -37,8 +44,14 @@ async fn appends_continue_during_a_slow_flush_until_the_buffers_are_full() -> Re
         }
     };
     assert_eq!(start.elapsed(), Duration::ZERO);
-    assert!(refused.to_string().contains("buffers are full"), "{refused}");
-    assert!((1000..4000).contains(&taken), "four buffers of 20,000 bytes: {taken}");
+    assert!(
+        refused.to_string().contains("buffers are full"),
+        "{refused}"
+    );
+    assert!(
+        (1000..4000).contains(&taken),
+        "four buffers of 20,000 bytes: {taken}"
+    );
 
     log.flush().await?;
     log.append(&taken).await?;
@@ -70,8 +83,9 @@ async fn appends_during_a_flush_share_the_next_flush() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn close_repeats_a_failed_request() -> Result<()> {
     // The list of the directory, and the blob.
-    for (request, point) in
-        [1, 2].into_iter().flat_map(|request| CrashPoint::ALL.map(|point| (request, point)))
+    for (request, point) in [1, 2]
+        .into_iter()
+        .flat_map(|request| CrashPoint::ALL.map(|point| (request, point)))
     {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty.clone(), "shop", options())?;
@@ -99,10 +113,20 @@ async fn the_intact_records_of_a_damaged_blob_are_read() -> Result<()> {
         lines[2] = damage;
         inner.put(&blob, lines.join("\n").into()).await.unwrap();
 
-        let found: Vec<_> = read_logs(inner, "shop", Ticks::MIN..Ticks::MAX).collect().await;
+        let found: Vec<_> = read_logs(inner, "shop", Ticks::MIN..Ticks::MAX)
+            .collect()
+            .await;
         let (last, records) = found.split_last().unwrap();
-        assert!(last.as_ref().unwrap_err().to_string().contains("000001.log is damaged"));
-        let records: Vec<u32> = records.iter().map(|r| r.as_ref().unwrap().json().unwrap()).collect();
+        assert!(
+            last.as_ref()
+                .unwrap_err()
+                .to_string()
+                .contains("000001.log is damaged")
+        );
+        let records: Vec<u32> = records
+            .iter()
+            .map(|r| r.as_ref().unwrap().json().unwrap())
+            .collect();
         assert_eq!(records, whole);
     }
     Ok(())
@@ -124,9 +148,15 @@ async fn blobs_are_read_in_the_order_of_their_numbers_past_999999() -> Result<()
     let log = LogWriter::new(faulty, "shop", options())?;
     log.append(&2u32).await?;
     log.close().await?;
-    let read: Vec<_> = read_logs(inner.clone(), "shop", Ticks::MIN..Ticks::MAX).try_collect().await?;
+    let read: Vec<_> = read_logs(inner.clone(), "shop", Ticks::MIN..Ticks::MAX)
+        .try_collect()
+        .await?;
     let read: Vec<u32> = read.iter().map(LogEntry::json).collect::<Result<_>>()?;
     assert_eq!(read, [0, 1, 2]);
-    assert!(names(&inner).await.contains(&"shop/2014/07/31/1800/1000001.log".to_owned()));
+    assert!(
+        names(&inner)
+            .await
+            .contains(&"shop/2014/07/31/1800/1000001.log".to_owned())
+    );
     Ok(())
 }

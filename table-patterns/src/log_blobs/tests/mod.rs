@@ -33,29 +33,49 @@ fn blobs() -> (Arc<InMemory>, Arc<FaultyBlobs>) {
 }
 
 async fn names(blobs: &InMemory) -> Vec<String> {
-    let mut names: Vec<_> = blobs.list(None).map_ok(|b| b.location.to_string()).try_collect().await.unwrap();
+    let mut names: Vec<_> = blobs
+        .list(None)
+        .map_ok(|b| b.location.to_string())
+        .try_collect()
+        .await
+        .unwrap();
     names.sort();
     names
 }
 
 async fn read(blobs: Arc<InMemory>, from: &str, to: &str) -> Result<Vec<LogEntry>> {
-    read_logs(blobs, "shop", from.parse()?..to.parse()?).try_collect().await
+    read_logs(blobs, "shop", from.parse()?..to.parse()?)
+        .try_collect()
+        .await
 }
 
 async fn all(blobs: &Arc<InMemory>) -> Result<Vec<u32>> {
-    let entries = read(Arc::clone(blobs), "2014-07-01T00:00:00Z", "2014-08-02T00:00:00Z").await?;
+    let entries = read(
+        Arc::clone(blobs),
+        "2014-07-01T00:00:00Z",
+        "2014-08-02T00:00:00Z",
+    )
+    .await?;
     entries.iter().map(LogEntry::json).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn records_are_stored_by_size_age_and_directory() -> Result<()> {
     let (inner, faulty) = blobs();
-    let log = LogWriter::new(faulty.clone(), "shop", options().with_buffer(300, Duration::from_secs(20)))?;
+    let log = LogWriter::new(
+        faulty.clone(),
+        "shop",
+        options().with_buffer(300, Duration::from_secs(20)),
+    )?;
     for n in 0..10u32 {
         log.append(&n).await?;
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(names(&inner).await, ["shop/2014/07/31/1800/000001.log"], "the buffer was full");
+    assert_eq!(
+        names(&inner).await,
+        ["shop/2014/07/31/1800/000001.log"],
+        "the buffer was full"
+    );
     tokio::time::sleep(Duration::from_secs(21)).await;
     assert_eq!(names(&inner).await.len(), 2, "the rest reached its age");
     log.append(&10u32).await?;
@@ -63,7 +83,10 @@ async fn records_are_stored_by_size_age_and_directory() -> Result<()> {
     log.append(&11u32).await?;
     log.close().await?;
     let expected = ["1800/000001", "1800/000002", "1800/000003", "1900/000001"];
-    assert_eq!(names(&inner).await, expected.map(|n| format!("shop/2014/07/31/{n}.log")));
+    assert_eq!(
+        names(&inner).await,
+        expected.map(|n| format!("shop/2014/07/31/{n}.log"))
+    );
     assert_eq!(
         faulty.requests(),
         4 + 2,
@@ -84,12 +107,25 @@ async fn a_range_includes_its_start_and_excludes_its_end() -> Result<()> {
         }
         log.close().await?;
         // Record n is at 18:59:30 plus n minutes.
-        let range = read(inner.clone(), "2014-07-31T19:10:30Z", "2014-07-31T21:00:30Z").await?;
+        let range = read(
+            inner.clone(),
+            "2014-07-31T19:10:30Z",
+            "2014-07-31T21:00:30Z",
+        )
+        .await?;
         let numbers: Vec<u32> = range.iter().map(LogEntry::json).collect::<Result<_>>()?;
         assert!(numbers.into_iter().eq(11..121), "{period:?}");
-        let over_midnight = read(inner.clone(), "2014-07-31T23:50:00Z", "2014-08-01T00:10:00Z").await?;
+        let over_midnight = read(
+            inner.clone(),
+            "2014-07-31T23:50:00Z",
+            "2014-08-01T00:10:00Z",
+        )
+        .await?;
         assert_eq!(over_midnight.len(), 9, "the last record is at 23:58:30");
-        assert_eq!(read(inner, "2014-07-31T20:00:00Z", "2014-07-31T20:00:00Z").await?, []);
+        assert_eq!(
+            read(inner, "2014-07-31T20:00:00Z", "2014-07-31T20:00:00Z").await?,
+            []
+        );
     }
     Ok(())
 }
@@ -101,7 +137,11 @@ async fn writers_of_one_service_share_the_numbers() -> Result<()> {
     for writer in 0..5u32 {
         let blobs: Arc<dyn ObjectStore> = inner.clone();
         writers.spawn(async move {
-            let log = LogWriter::new(blobs, "shop", LogOptions::default().with_sync(LogSync::Every(1)))?;
+            let log = LogWriter::new(
+                blobs,
+                "shop",
+                LogOptions::default().with_sync(LogSync::Every(1)),
+            )?;
             for n in 0..20 {
                 log.append(&(writer * 100 + n)).await?;
             }
@@ -111,7 +151,11 @@ async fn writers_of_one_service_share_the_numbers() -> Result<()> {
     while let Some(done) = writers.join_next().await {
         done.expect("no panic")?;
     }
-    assert_eq!(names(&inner).await.len(), 100, "every acknowledged record is stored");
+    assert_eq!(
+        names(&inner).await.len(),
+        100,
+        "every acknowledged record is stored"
+    );
     let today = Ticks::now();
     let range = Ticks::new(today.get() - 36_000_000_000).unwrap()..Ticks::MAX;
     let read: Vec<_> = read_logs(inner, "shop", range).try_collect().await?;
@@ -141,7 +185,10 @@ async fn no_failure_loses_or_doubles_a_record() -> Result<()> {
                 drop(log.flush().await);
                 log.close().await?;
                 let read = all(&inner).await?;
-                assert!(read.into_iter().eq(0..6), "{sync:?}, {point:?} at {request}");
+                assert!(
+                    read.into_iter().eq(0..6),
+                    "{sync:?}, {point:?} at {request}"
+                );
             }
         }
     }
@@ -175,13 +222,21 @@ async fn a_buffer_without_a_maximal_age_is_stored_by_size() -> Result<()> {
     assert_eq!(names(&inner).await.len(), 0);
     log.append(&"x".repeat(2000)).await?;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(names(&inner).await.len(), 2, "the blob of the first hour, and the full buffer");
+    assert_eq!(
+        names(&inner).await.len(),
+        2,
+        "the blob of the first hour, and the full buffer"
+    );
     log.close().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_loses_only_the_documented_records() -> Result<()> {
-    for (sync, kept) in [(LogSync::Every(1), 7), (LogSync::Every(3), 6), (LogSync::Buffered, 0)] {
+    for (sync, kept) in [
+        (LogSync::Every(1), 7),
+        (LogSync::Every(3), 6),
+        (LogSync::Buffered, 0),
+    ] {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty.clone(), "shop", options().with_sync(sync))?;
         for n in 0..7u32 {
@@ -198,14 +253,24 @@ async fn a_crash_loses_only_the_documented_records() -> Result<()> {
 async fn appends_fail_once_four_buffers_cannot_be_stored() -> Result<()> {
     let (inner, faulty) = blobs();
     faulty.fail_at(1, CrashPoint::Before, true);
-    let log = LogWriter::new(faulty, "shop", options().with_buffer(1000, Duration::from_secs(1)))?;
+    let log = LogWriter::new(
+        faulty,
+        "shop",
+        options().with_buffer(1000, Duration::from_secs(1)),
+    )?;
     let mut taken = 0;
     while log.append(&"a record of some length").await.is_ok() {
         taken += 1;
         assert!(taken < 1000, "appends succeed without a bound");
     }
     assert!(taken > 10);
-    assert!(log.flush().await.unwrap_err().to_string().contains("blob store"));
+    assert!(
+        log.flush()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("blob store")
+    );
     assert_eq!(names(&inner).await.len(), 0);
     Ok(())
 }
@@ -214,20 +279,45 @@ async fn appends_fail_once_four_buffers_cannot_be_stored() -> Result<()> {
 async fn invalid_services_delimiters_and_calls_are_refused() -> Result<()> {
     let (inner, faulty) = blobs();
     for service in ["", "Shop", "a/b", ".."] {
-        assert!(LogWriter::new(faulty.clone(), service, options()).is_err(), "{service}");
+        assert!(
+            LogWriter::new(faulty.clone(), service, options()).is_err(),
+            "{service}"
+        );
     }
     for delimiter in ['\\', '\n', 'x', ':', '\u{E4}'] {
         let options = options().with_format(LogFormat::Delimited(delimiter));
-        assert!(LogWriter::new(faulty.clone(), "shop", options).is_err(), "{delimiter:?}");
+        assert!(
+            LogWriter::new(faulty.clone(), "shop", options).is_err(),
+            "{delimiter:?}"
+        );
     }
     let log = LogWriter::new(faulty.clone(), "shop", options())?;
     assert!(log.append_fields(&["a"]).await.is_err());
     log.append(&1u32).await?;
     log.clone().close().await?;
-    assert!(log.append(&2u32).await.unwrap_err().to_string().contains("closed"));
+    assert!(
+        log.append(&2u32)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("closed")
+    );
     let blob = inner.list(None).try_next().await.unwrap().unwrap().location;
-    inner.put_opts(&blob, "{\"log\":1}\nhalf".into(), object_store::PutOptions::default()).await.unwrap();
-    assert!(all(&inner).await.unwrap_err().to_string().contains("000001.log is damaged"));
+    inner
+        .put_opts(
+            &blob,
+            "{\"log\":1}\nhalf".into(),
+            object_store::PutOptions::default(),
+        )
+        .await
+        .unwrap();
+    assert!(
+        all(&inner)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("000001.log is damaged")
+    );
     Ok(())
 }
 

@@ -48,7 +48,11 @@ fn check_type(
     manifest.check_no_index(table, WriteTarget::Type(&entity, key), "a write", ADVICE)?;
     // During a migration, the manifest still has the previous buckets. The first write replaces them by the present buckets.
     if let (Some(stored), Some(Spread { buckets, salt })) = (manifest.type_of(&entity), previous)
-        && stored.layout == (Layout::Spread { buckets, salt: salt.into() })
+        && stored.layout
+            == (Layout::Spread {
+                buckets,
+                salt: salt.into(),
+            })
     {
         stored.check_encrypted(table, schema)?;
         return Ok(Some(StoredType {
@@ -74,7 +78,9 @@ pub(crate) async fn permit_whole(
     if let Some(schema) = schema {
         return permit(store, table, schema, key).await;
     }
-    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
+    let permitted = ManifestCache::for_store(store)
+        .plain_write(store, table)
+        .await?;
     let manifest = permitted.manifest();
     if !manifest.indexes.is_empty() || !manifest.types.is_empty() {
         let entity = entity();
@@ -91,7 +97,9 @@ pub(crate) async fn write(
     operation: Operation,
 ) -> Result<Written> {
     // The permit is kept until the answer: where only this process writes the store, a change of the manifest waits for the permit.
-    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
+    let permitted = ManifestCache::for_store(store)
+        .plain_write(store, table)
+        .await?;
     check_own(&permitted, table, &operation)?;
     store.write(table, operation).await
 }
@@ -106,8 +114,12 @@ pub(crate) async fn write_together(
     if operations.is_empty() {
         return Ok(Vec::new());
     }
-    let permitted = ManifestCache::for_store(store).plain_write(store, table).await?;
-    operations.iter().try_for_each(|operation| check_own(&permitted, table, operation))?;
+    let permitted = ManifestCache::for_store(store)
+        .plain_write(store, table)
+        .await?;
+    operations
+        .iter()
+        .try_for_each(|operation| check_own(&permitted, table, operation))?;
     super::write_together(store, table, operations).await
 }
 
@@ -117,8 +129,16 @@ fn check_own(permitted: &PlainWrite, table: &TableName, operation: &Operation) -
     if manifest.indexes.is_empty() && manifest.types.is_empty() {
         return Ok(());
     }
-    let row = operation.entity().cloned().unwrap_or_else(|| operation.key().clone().into());
-    manifest.check_plain(table, WriteTarget::Entity(&row), operation.kind().name(), ADVICE)
+    let row = operation
+        .entity()
+        .cloned()
+        .unwrap_or_else(|| operation.key().clone().into());
+    manifest.check_plain(
+        table,
+        WriteTarget::Entity(&row),
+        operation.kind().name(),
+        ADVICE,
+    )
 }
 
 #[cfg(test)]

@@ -88,12 +88,22 @@ impl Rig {
         memory.manifests().unwrap().forget(&table);
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
         let store = Metered::new(Faulty::new(memory, faults.clone()), meter.clone());
-        Self { store: Arc::new(store), meter, faults }
+        Self {
+            store: Arc::new(store),
+            meter,
+            faults,
+        }
     }
 
     async fn layouts(&self) -> Vec<Layout> {
-        let manifest = Manifest::load(&*self.store, &TableName::new(TABLE).unwrap()).await.unwrap();
-        manifest.types.into_iter().map(|stored| stored.layout).collect()
+        let manifest = Manifest::load(&*self.store, &TableName::new(TABLE).unwrap())
+            .await
+            .unwrap();
+        manifest
+            .types
+            .into_iter()
+            .map(|stored| stored.layout)
+            .collect()
     }
 }
 
@@ -119,7 +129,10 @@ async fn concurrent_first_writes_register_one_layout() {
         async move {
             match r % 2 {
                 0 => things.insert(&wide(r)).await.map(|_| 0),
-                _ => others.insert(&Spread4 { p: "p".into(), r }).await.map(|_| 1),
+                _ => others
+                    .insert(&Spread4 { p: "p".into(), r })
+                    .await
+                    .map(|_| 1),
             }
         }
     });
@@ -150,7 +163,14 @@ async fn a_registration_without_an_answer_writes_no_entity() {
         rig.faults.script([None, Some(fault)]);
         let error = things.insert(&wide(1)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotApplied, "{fault:?}");
-        assert_eq!(things.get(Wide::key("p", 1u32).unwrap()).await.unwrap().map(|read| read.r), None);
+        assert_eq!(
+            things
+                .get(Wide::key("p", 1u32).unwrap())
+                .await
+                .unwrap()
+                .map(|read| read.r),
+            None
+        );
         things.insert(&wide(1)).await.unwrap();
         assert_eq!(rig.layouts().await, [Layout::Wide], "{fault:?}");
     }
@@ -169,21 +189,38 @@ async fn other_buckets_need_the_previous_ones() {
     assert!(error.contains("with_previous"), "{error}");
     let after = after.with_previous(4);
     after.insert(&thing(10)).await.unwrap();
-    let Layout::Spread { buckets, .. } = rig.layouts().await[0] else { panic!() };
+    let Layout::Spread { buckets, .. } = rig.layouts().await[0] else {
+        panic!()
+    };
     assert_eq!(buckets, 8);
-    let error = before.insert(&Spread4 { p: "p".into(), r: 11 }).await.unwrap_err().to_string();
+    let error = before
+        .insert(&Spread4 {
+            p: "p".into(),
+            r: 11,
+        })
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("8 buckets"), "{error}");
     after.migrate().await.unwrap();
     let all = SpreadTable::<Spread8>::new(rig.store.clone(), TABLE).unwrap();
     all.insert(&thing(11)).await.unwrap();
-    let found = all.query().partition(Spread8::partition("p").unwrap()).all().await.unwrap();
+    let found = all
+        .query()
+        .partition(Spread8::partition("p").unwrap())
+        .all()
+        .await
+        .unwrap();
     assert_eq!(found, (0..12).map(thing).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn writes_that_show_the_type_of_another_layout() {
     let rig = Rig::new().await;
-    let (things, table) = (WideTable::<Wide>::new(rig.store.clone(), TABLE).unwrap(), TABLE);
+    let (things, table) = (
+        WideTable::<Wide>::new(rig.store.clone(), TABLE).unwrap(),
+        TABLE,
+    );
     things.insert(&wide(1)).await.unwrap();
     let thing = Entity::new("p", "7").unwrap().with("EntityType", "Thing");
     let any = Table::<Entity>::new(rig.store.clone(), table).unwrap();
@@ -192,7 +229,10 @@ async fn writes_that_show_the_type_of_another_layout() {
     let refused = [
         Table::<Plain>::new(rig.store.clone(), table)
             .unwrap()
-            .insert(&Plain { p: "p".into(), r: 7 })
+            .insert(&Plain {
+                p: "p".into(),
+                r: 7,
+            })
             .await
             .err(),
         group.commit().await.err(),
@@ -205,7 +245,10 @@ async fn writes_that_show_the_type_of_another_layout() {
     let entities = WideEntities::new(rig.store.clone(), TABLE.parse().unwrap());
     entities.insert(&thing).await.unwrap();
     let other = Entity::new("p", "8").unwrap().with("EntityType", "Other");
-    rig.store.write(&TABLE.parse().unwrap(), Operation::Insert(other)).await.unwrap();
+    rig.store
+        .write(&TABLE.parse().unwrap(), Operation::Insert(other))
+        .await
+        .unwrap();
 }
 
 /// Wide entities as the untyped handle writes them have no type of one row.
@@ -213,7 +256,13 @@ async fn writes_that_show_the_type_of_another_layout() {
 async fn wide_entities_of_a_type_of_one_row() {
     let rig = Rig::new().await;
     let spread = SpreadTable::<Spread4>::new(rig.store.clone(), TABLE).unwrap();
-    spread.insert(&Spread4 { p: "p".into(), r: 1 }).await.unwrap();
+    spread
+        .insert(&Spread4 {
+            p: "p".into(),
+            r: 1,
+        })
+        .await
+        .unwrap();
     let entities = WideEntities::new(rig.store.clone(), TABLE.parse().unwrap());
     let thing = Entity::new("p", "7").unwrap().with("EntityType", "Thing");
     let error = entities.insert(&thing).await.unwrap_err().to_string();
@@ -224,9 +273,32 @@ async fn wide_entities_of_a_type_of_one_row() {
 async fn types_without_discriminators_do_not_share_a_table_with_wide_ones() {
     let rig = Rig::new().await;
     let things = WideTable::<UntoldWide>::new(rig.store.clone(), TABLE).unwrap();
-    things.insert(&UntoldWide { p: "p".into(), r: 1 }).await.unwrap();
+    things
+        .insert(&UntoldWide {
+            p: "p".into(),
+            r: 1,
+        })
+        .await
+        .unwrap();
     let plain = Table::<Untold>::new(rig.store.clone(), TABLE).unwrap();
-    let error = plain.insert(&Untold { p: "p".into(), r: 2 }).await.unwrap_err().to_string();
-    assert!(error.contains("UntoldWide is stored as wide entities"), "{error}");
-    plain.unmanaged().insert(&Untold { p: "p".into(), r: 2 }).await.unwrap();
+    let error = plain
+        .insert(&Untold {
+            p: "p".into(),
+            r: 2,
+        })
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("UntoldWide is stored as wide entities"),
+        "{error}"
+    );
+    plain
+        .unmanaged()
+        .insert(&Untold {
+            p: "p".into(),
+            r: 2,
+        })
+        .await
+        .unwrap();
 }

@@ -84,11 +84,22 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// The same without the check of `grace`, for times without writers.
-    pub(super) async fn collect_older(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
+    pub(super) async fn collect_older(
+        &self,
+        grace: Duration,
+        mode: CollectMode,
+    ) -> Result<Collected> {
         let (table, blobs) = (self.name(), &**self.blobs());
-        let collection = Collection { store: &**self.store(), table, blobs, options: self.options() };
+        let collection = Collection {
+            store: &**self.store(),
+            table,
+            blobs,
+            options: self.options(),
+        };
         let mut found = Collected::default();
-        collection.run(grace, mode, &mut found, || ready(true)).await?;
+        collection
+            .run(grace, mode, &mut found, || ready(true))
+            .await?;
         Ok(found)
     }
 
@@ -122,7 +133,8 @@ impl<T: TableEntity> LargeTable<T> {
             let known = BlobContext::parse(&self.options().root, self.name(), &blob.location);
             ready(is_clock || known.is_some())
         });
-        let deletes = ours.map_ok(|blob| async move { blobs::delete(&**self.blobs(), &blob.location).await });
+        let deletes =
+            ours.map_ok(|blob| async move { blobs::delete(&**self.blobs(), &blob.location).await });
         let deletes = deletes.try_buffer_unordered(self.options().concurrency.max(1));
         deletes.try_fold(0, |count, ()| ready(Ok(count + 1))).await
     }
@@ -153,17 +165,23 @@ impl Collection<'_> {
         let names = self.blobs.list(Some(&directory)).try_chunks(PAGE);
         let mut names = names.map_err(|error| blob_error(error.1));
         if let Some(files) = &self.options.local_files {
-            let partial =
-                PartialFiles { directory: files.join(directory.as_ref()), before: now - grace, mode };
+            let partial = PartialFiles {
+                directory: files.join(directory.as_ref()),
+                before: now - grace,
+                mode,
+            };
             found.staged += partial.collect().await?;
         }
         loop {
             if !next().await {
                 return Ok(false);
             }
-            let Some(page) = names.try_next().await? else { return Ok(true) };
-            let (old, young): (Vec<_>, Vec<_>) =
-                page.into_iter().partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
+            let Some(page) = names.try_next().await? else {
+                return Ok(true);
+            };
+            let (old, young): (Vec<_>, Vec<_>) = page
+                .into_iter()
+                .partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
             found.young += young.len() as u64;
             found.add(self.examine_page(&directory, old, mode).await?);
         }
@@ -180,7 +198,10 @@ impl Collection<'_> {
         for ObjectMeta { location, .. } in blobs {
             match BlobContext::parse(&self.options.root, self.table, &location) {
                 Some(context) => {
-                    entities.entry(context.key.clone()).or_default().push((location, context));
+                    entities
+                        .entry(context.key.clone())
+                        .or_default()
+                        .push((location, context));
                 }
                 None if blobs::is_clock(directory, &location) => {
                     found.orphans += 1;
@@ -189,7 +210,9 @@ impl Collection<'_> {
                 None => found.foreign += 1,
             }
         }
-        let examined = entities.into_iter().map(|(key, blobs)| self.examine(key, blobs, mode));
+        let examined = entities
+            .into_iter()
+            .map(|(key, blobs)| self.examine(key, blobs, mode));
         let examined = stream::iter(examined).buffer_unordered(self.options.concurrency.max(1));
         let add = |mut found: Collected, more| async move {
             found.add(more);
@@ -205,7 +228,10 @@ impl Collection<'_> {
         let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
         // The row is read after its blobs were listed as old. A write that could still refer to one of them has passed its deadline by
         // now, so a blob without a reference never gets one.
-        let row = self.store.get(self.table, &key, Some(&Select::new(properties))).await?;
+        let row = self
+            .store
+            .get(self.table, &key, Some(&Select::new(properties)))
+            .await?;
         let mut found = Collected::default();
         for (blob, context) in &blobs {
             if row.as_ref().is_some_and(|row| uses(row, context)) {
@@ -296,7 +322,11 @@ impl<T: TableEntity> LargeTable<T> {
             let path = context.path(&self.options().root)?;
             if !has_blob(self.blobs(), &path, reference.stored.size).await? {
                 let (key, property, name) = (row.key().clone(), property.name, path.to_string());
-                found.missing.push(MissingBlob { key, property, name });
+                found.missing.push(MissingBlob {
+                    key,
+                    property,
+                    name,
+                });
             }
         }
         Ok(())
@@ -330,7 +360,8 @@ impl PartialFiles {
                 "the files in {directory} cannot be read or removed: {error}"
             )))
         };
-        done.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        done.map_err(|error| failed(error.to_string()))?
+            .map_err(|error| failed(error.to_string()))
     }
 
     fn walk(&self, directory: &FilePath, depth: usize) -> io::Result<u64> {
@@ -345,7 +376,10 @@ impl PartialFiles {
             // Deeper directories, and files at other levels, are not of this library.
             if depth > 0 && kind.is_dir() {
                 found += self.walk(&entry.path(), depth - 1)?;
-            } else if depth == 0 && kind.is_file() && entry.file_name().to_str().is_some_and(is_upload) {
+            } else if depth == 0
+                && kind.is_file()
+                && entry.file_name().to_str().is_some_and(is_upload)
+            {
                 found += u64::from(self.collect_file(&entry.path())?);
             }
         }
@@ -355,13 +389,15 @@ impl PartialFiles {
     /// Returns whether a file is older than the bound; removes such a file with [`CollectMode::Remove`]. A file that has disappeared is not
     /// older.
     fn collect_file(&self, file: &FilePath) -> io::Result<bool> {
-        let collected = fs::metadata(file).and_then(|found| found.modified()).and_then(|modified| {
-            let is_old = DateTime::<Utc>::from(modified) <= self.before;
-            if is_old && self.mode == CollectMode::Remove {
-                fs::remove_file(file)?;
-            }
-            Ok(is_old)
-        });
+        let collected = fs::metadata(file)
+            .and_then(|found| found.modified())
+            .and_then(|modified| {
+                let is_old = DateTime::<Utc>::from(modified) <= self.before;
+                if is_old && self.mode == CollectMode::Remove {
+                    fs::remove_file(file)?;
+                }
+                Ok(is_old)
+            });
         match collected {
             Err(error) if error.kind() == IoKind::NotFound => Ok(false),
             collected => collected,
@@ -372,5 +408,7 @@ impl PartialFiles {
 /// Whether the file name is that of an upload of one of our blobs.
 fn is_upload(name: &str) -> bool {
     let parts = name.split_once('#');
-    parts.is_some_and(|(blob, number)| Uuid::try_parse(blob).is_ok() && number.parse::<u64>().is_ok())
+    parts.is_some_and(|(blob, number)| {
+        Uuid::try_parse(blob).is_ok() && number.parse::<u64>().is_ok()
+    })
 }

@@ -12,7 +12,9 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, Key, TableName};
-use table_core::store::{Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written};
+use table_core::store::{
+    Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written,
+};
 
 use crate::index::{IndexOptions, IndexedEntities, MAX_CLAIMS, due_row};
 use crate::journal::{Change, Committed, Entries, MoveAttempt, Moved, before};
@@ -32,12 +34,20 @@ pub(crate) struct EntityWriter {
 impl EntityWriter {
     /// A writer of entities with large values, and without indexes.
     pub(crate) fn new(store: Arc<dyn TableStore>, table: TableName, values: LargeValues) -> Self {
-        Self { store, table, values, indexes: None }
+        Self {
+            store,
+            table,
+            values,
+            indexes: None,
+        }
     }
 
     /// Adds the indexes of the table: every write updates their entries.
     pub(crate) fn with_indexes(self, indexes: IndexedEntities) -> Self {
-        Self { indexes: Some(indexes), ..self }
+        Self {
+            indexes: Some(indexes),
+            ..self
+        }
     }
 
     /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets.
@@ -54,7 +64,9 @@ impl EntityWriter {
         set_indexes: impl FnOnce(&mut IndexOptions),
     ) -> Self {
         set_large(&mut self.values.options);
-        self.indexes = self.indexes.map(|indexes| indexes.with_options(set_indexes));
+        self.indexes = self
+            .indexes
+            .map(|indexes| indexes.with_options(set_indexes));
         self
     }
 
@@ -68,7 +80,9 @@ impl EntityWriter {
 
     /// The indexes, if some have remote entries: a move to another partition is then one write of their journal.
     pub(crate) fn indexes_with_remote_entries(&self) -> Option<&IndexedEntities> {
-        self.indexes.as_ref().filter(|indexes| indexes.changes().has_remote_entries())
+        self.indexes
+            .as_ref()
+            .filter(|indexes| indexes.changes().has_remote_entries())
     }
 
     /// One attempt to move a row to another partition by one write of the journal of `indexes`. The new blobs are stored.
@@ -126,13 +140,18 @@ impl EntityWriter {
     async fn commit_all(&self, new: &NewBlobs, changes: &[Change]) -> Result<Committed> {
         let written = match &self.indexes {
             // Boxed: the future of a write by the journal is large.
-            Some(indexes) => Box::pin(self.in_time(new, indexes.changes().write_once(changes))).await,
+            Some(indexes) => {
+                Box::pin(self.in_time(new, indexes.changes().write_once(changes))).await
+            }
             None => self.in_time(new, Box::pin(self.send(changes))).await,
         };
         let written = self.withdraw_if_not_applied(new, written).await?;
-        let (old, now): (Vec<_>, Vec<_>) = changes.iter().map(|c| (c.old(), c.new.as_ref())).unzip();
         let (old, now): (Vec<_>, Vec<_>) =
-            (old.into_iter().flatten().collect(), now.into_iter().flatten().collect());
+            changes.iter().map(|c| (c.old(), c.new.as_ref())).unzip();
+        let (old, now): (Vec<_>, Vec<_>) = (
+            old.into_iter().flatten().collect(),
+            now.into_iter().flatten().collect(),
+        );
         self.values.remove_replaced(&old, &now).await;
         Ok(written)
     }
@@ -140,7 +159,8 @@ impl EntityWriter {
     /// Writes changes of one partition, all or none, with their blobs and entries. Removes due entities that are in the way, as
     /// [`write`](Self::write) does.
     pub(super) async fn write_group(&self, changes: Vec<Change>) -> Result<Committed> {
-        if self.values.schema.expiry.is_none() || changes.iter().all(|change| change.new.is_none()) {
+        if self.values.schema.expiry.is_none() || changes.iter().all(|change| change.new.is_none())
+        {
             return self.write_once(changes).await;
         }
         let mut claims_left = MAX_CLAIMS;
@@ -150,12 +170,21 @@ impl EntityWriter {
                 Err(error) if claims_left > 0 => error,
                 done => return done,
             };
-            let due = due_row(&*self.store, &self.table, self.values.schema, &error, &changes).await?;
+            let due = due_row(
+                &*self.store,
+                &self.table,
+                self.values.schema,
+                &error,
+                &changes,
+            )
+            .await?;
             let Some(due) = due else { return Err(error) };
             claims_left -= 1;
             match self.write_once(vec![Change::delete(due)]).await {
                 // The due entity may be gone; the write itself was not applied.
-                Err(error) if !error.is_conflict() => return Err(error.with_outcome(Outcome::NotApplied)),
+                Err(error) if !error.is_conflict() => {
+                    return Err(error.with_outcome(Outcome::NotApplied));
+                }
                 // After a conflict the owner was renewed or removed: the next attempt of the write shows which.
                 _ => {}
             }
@@ -189,7 +218,12 @@ impl EntityWriter {
     }
 
     /// Merges properties into a row in the version that was read. The new blobs are stored.
-    pub(crate) async fn merge(&self, new: &NewBlobs, old: &Entity, patch: Entity) -> Result<Written> {
+    pub(crate) async fn merge(
+        &self,
+        new: &NewBlobs,
+        old: &Entity,
+        patch: Entity,
+    ) -> Result<Written> {
         let mut now = old.clone().with_system(None, None);
         now.properties_mut().merge(patch.properties());
         if self.indexes.is_some() {
@@ -199,7 +233,10 @@ impl EntityWriter {
             let _permitted = self.permit(old.key()).await?;
             let merge = Operation::Merge(patch, old.version()?);
             let written = self.store.write(&self.table, merge).await?;
-            Ok(Committed { written: vec![written], entries: Entries::Applied })
+            Ok(Committed {
+                written: vec![written],
+                entries: Entries::Applied,
+            })
         };
         let written = self.in_time(new, merge).await;
         let written = self.withdraw_if_not_applied(new, written).await?;
@@ -211,37 +248,59 @@ impl EntityWriter {
     pub(crate) async fn permit(&self, key: &Key) -> Result<Option<PlainWrite>> {
         match &self.indexes {
             Some(_) => Ok(None),
-            None => permit(&*self.store, &self.table, self.values.schema, key).await.map(Some),
+            None => permit(&*self.store, &self.table, self.values.schema, key)
+                .await
+                .map(Some),
         }
     }
 
     /// Writes rows without indexes.
     async fn send(&self, changes: &[Change]) -> Result<Committed> {
-        let operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
+        let operations = changes
+            .iter()
+            .map(Change::operation)
+            .collect::<Result<Vec<_>>>()?;
         let mut permitted = Vec::new();
         for operation in &operations {
             permitted.push(self.permit(operation.key()).await?);
         }
         let written = write_together(&*self.store, &self.table, &operations).await?;
-        Ok(Committed { written, entries: Entries::Applied })
+        Ok(Committed {
+            written,
+            entries: Entries::Applied,
+        })
     }
 
     /// Runs a write within the write deadline of its blobs. After the deadline a collection could remove the blobs, so the
     /// write fails.
-    async fn in_time<W>(&self, new: &NewBlobs, write: impl Future<Output = Result<W>>) -> Result<W> {
+    async fn in_time<W>(
+        &self,
+        new: &NewBlobs,
+        write: impl Future<Output = Result<W>>,
+    ) -> Result<W> {
         let deadline = self.values.deadline();
         match new.until(deadline)? {
             // The grace period of collections covers one request, so only a journal write, with several, is cut off.
-            Some(until) if self.indexes.is_some() => before(until, write).await.unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Timeout { after: deadline }).with_outcome(Outcome::Ambiguous))
-            }),
+            Some(until) if self.indexes.is_some() => {
+                before(until, write).await.unwrap_or_else(|| {
+                    Err(Error::new(ErrorKind::Timeout { after: deadline })
+                        .with_outcome(Outcome::Ambiguous))
+                })
+            }
             _ => write.await,
         }
     }
 
     /// Removes the new blobs if the write was certainly not applied.
-    async fn withdraw_if_not_applied(&self, new: &NewBlobs, written: Result<Committed>) -> Result<Committed> {
-        if written.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
+    async fn withdraw_if_not_applied(
+        &self,
+        new: &NewBlobs,
+        written: Result<Committed>,
+    ) -> Result<Committed> {
+        if written
+            .as_ref()
+            .is_err_and(|error| error.outcome() == Outcome::NotApplied)
+        {
             self.values.withdraw(new).await;
         }
         written

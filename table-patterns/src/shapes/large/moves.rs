@@ -28,7 +28,12 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// Entity not found; a unique value is taken at the target; errors of the stores; a missing or damaged blob; a conflict after the last
     /// attempt; the entity at the target has a later schema version; source and target are the same.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
+    pub async fn move_to(
+        &self,
+        key: impl KeyOf<T>,
+        target: &Self,
+        to: impl KeyOf<T>,
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if self.is_same(target) && key == to {
             return Err(own_key_error(&key));
@@ -53,7 +58,8 @@ impl<T: TableEntity> LargeTable<T> {
     /// Removes the copy of a move that has failed, with its blobs and entries. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
         let Some(copy) = copy else { return error };
-        copy.remove_after(error, |version| self.delete(to, version)).await
+        copy.remove_after(error, |version| self.delete(to, version))
+            .await
     }
 
     /// One attempt at a move: reads both rows, copies the blobs, writes the target, and deletes the source.
@@ -67,13 +73,17 @@ impl<T: TableEntity> LargeTable<T> {
         let is_within = self.is_same(target) && key.partition() == to.partition();
         // Entries in other partitions need a journaled write. A move within the partition is one group
         // transaction, and a move to another table is two writes.
-        let journaled =
-            self.writer().indexes_with_remote_entries().filter(|_| self.is_same(target) && !is_within);
+        let journaled = self
+            .writer()
+            .indexes_with_remote_entries()
+            .filter(|_| self.is_same(target) && !is_within);
         let Some((row, there)) = self.read_both(journaled, key, target, to).await? else {
             return Ok(LargeMoveAttempt::Nothing);
         };
-        let (mut entity, mut new) =
-            (row.clone().with_system(None, None).with_key(to.clone()), NewBlobs::none());
+        let (mut entity, mut new) = (
+            row.clone().with_system(None, None).with_key(to.clone()),
+            NewBlobs::none(),
+        );
         match self.copy_blobs(&row, target, &mut entity, &mut new).await {
             Ok(true) => {}
             // No row refers to the new blobs yet.
@@ -83,7 +93,11 @@ impl<T: TableEntity> LargeTable<T> {
             }
         }
         if let Some(indexes) = journaled {
-            match self.writer().move_row(indexes, &new, (&row, there.as_ref()), &entity).await? {
+            match self
+                .writer()
+                .move_row(indexes, &new, (&row, there.as_ref()), &entity)
+                .await?
+            {
                 MoveAttempt::Ended(Moved::Done(_)) => return Ok(LargeMoveAttempt::Moved),
                 MoveAttempt::Ended(Moved::Nothing) => return Ok(LargeMoveAttempt::Nothing),
                 MoveAttempt::Ended(Moved::NotJournaled) => {}
@@ -96,15 +110,24 @@ impl<T: TableEntity> LargeTable<T> {
             Some(there) => Change::replace(there, entity),
         };
         if is_within {
-            target.writer().commit(&new, &[Change::delete(row), put]).await?;
+            target
+                .writer()
+                .commit(&new, &[Change::delete(row), put])
+                .await?;
             return Ok(LargeMoveAttempt::Moved);
         }
         let written = match target.writer().commit(&new, &[put]).await {
             // A conflict at the target must not look like a missing source, which ends the move.
-            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(target.name(), to)),
+            Err(error) if error.is_conflict() => {
+                return Err(Error::precondition_failed(target.name(), to));
+            }
             written => written?,
         };
-        *copy = Some(MovedCopy::over(replaced.as_ref(), written.etag, copy.as_ref()));
+        *copy = Some(MovedCopy::over(
+            replaced.as_ref(),
+            written.etag,
+            copy.as_ref(),
+        ));
         self.delete_read(&row).await?;
         Ok(LargeMoveAttempt::Moved)
     }
@@ -123,9 +146,15 @@ impl<T: TableEntity> LargeTable<T> {
     ) -> Result<Option<(Entity, Option<Entity>)>> {
         let check = |there: &Entity| T::SCHEMA.check_replaceable(there);
         if let Some(indexes) = journaled {
-            return indexes.journal().mover().read_to_move(key, to, &|_| Ok(()), &check).await;
+            return indexes
+                .journal()
+                .mover()
+                .read_to_move(key, to, &|_| Ok(()), &check)
+                .await;
         }
-        let Some(row) = self.row(key).await? else { return Ok(None) };
+        let Some(row) = self.row(key).await? else {
+            return Ok(None);
+        };
         let there = target.row(to).await?;
         there.as_ref().map_or(Ok(()), check)?;
         Ok(Some((row, there)))

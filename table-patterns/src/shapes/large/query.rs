@@ -11,8 +11,8 @@ use table_core::query::{
 };
 use table_core::store::{Error, Result};
 use table_core::typed::{
-    Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn, PartitionPrefix,
-    RowBounds, TableEntity, TableQuery,
+    Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn,
+    PartitionPrefix, RowBounds, TableEntity, TableQuery,
 };
 
 use super::read::large_names;
@@ -67,7 +67,11 @@ impl<T: TableEntity> LargeTable<T> {
     /// # }
     /// ```
     pub fn query(&self) -> LargeQuery<T> {
-        LargeQuery { table: self.clone(), rows: Ok(self.rows()), limit: None }
+        LargeQuery {
+            table: self.clone(),
+            rows: Ok(self.rows()),
+            limit: None,
+        }
     }
 }
 
@@ -80,7 +84,9 @@ impl<T: TableEntity> LargeQuery<T> {
 
     /// Selects entities in a range of partitions: see [`TableQuery::partition_range`].
     pub fn partition_range<P: PartitionIn<T>>(self, partitions: impl RangeBounds<P>) -> Self {
-        let start = partitions.start_bound().map(|of| of.partition_key().clone());
+        let start = partitions
+            .start_bound()
+            .map(|of| of.partition_key().clone());
         let end = partitions.end_bound().map(|of| of.partition_key().clone());
         self.and(|rows| rows.partition_range((start, end)))
     }
@@ -108,7 +114,9 @@ impl<T: TableEntity> LargeQuery<T> {
     pub fn raw_filter(self, filter: Filter) -> Self {
         let mut compared = None;
         filter.for_each_property(&mut |name| {
-            compared = compared.take().or_else(|| large_names::<T>().find(|large| *large == name));
+            compared = compared
+                .take()
+                .or_else(|| large_names::<T>().find(|large| *large == name));
         });
         if let Some(name) = compared {
             let table = self.table.name();
@@ -121,12 +129,18 @@ impl<T: TableEntity> LargeQuery<T> {
     }
 
     fn and(self, narrow: impl FnOnce(TableQuery<LargeRow<T>>) -> TableQuery<LargeRow<T>>) -> Self {
-        Self { rows: self.rows.map(narrow), ..self }
+        Self {
+            rows: self.rows.map(narrow),
+            ..self
+        }
     }
 
     /// Keeps the first error.
     fn refused(self, error: Error) -> Self {
-        Self { rows: self.rows.and(Err(error)), ..self }
+        Self {
+            rows: self.rows.and(Err(error)),
+            ..self
+        }
     }
 }
 
@@ -135,7 +149,10 @@ impl<T: TableEntity> LargeQuery<T> {
     /// Returns at most this many entities: see [`TableQuery::limit`]. A limit bounds each [`page`](Self::page), and
     /// the next page continues after it.
     pub fn limit(self, entities: usize) -> Self {
-        Self { limit: Some(entities), ..self.and(|rows| rows.limit(entities)) }
+        Self {
+            limit: Some(entities),
+            ..self.and(|rows| rows.limit(entities))
+        }
     }
 
     /// Sets the maximal number of rows in a page. The service has a limit too.
@@ -201,7 +218,9 @@ impl<T: TableEntity> LargeQuery<T> {
     /// # Errors
     /// As items: errors of the stores; a row that is not a `T`; a missing or damaged blob; a filter that was refused.
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T> {
-        let prepared = self.narrowed().and_then(|rows| Ok((rows.stream(), rows.to_query()?.filter)));
+        let prepared = self
+            .narrowed()
+            .and_then(|rows| Ok((rows.stream(), rows.to_query()?.filter)));
         let (rows, filter) = match prepared {
             Ok((rows, filter)) => (rows.boxed(), filter),
             Err(error) => (stream::iter([Err(error)]).boxed(), None),
@@ -255,9 +274,15 @@ impl<T: TableEntity> LargeQuery<T> {
         let rows = self.narrowed()?;
         let filter = rows.to_query()?.filter;
         let page = rows.page(from).await?;
-        let loads = stream::iter(page.items).map(|row| self.table.load_matching(row, filter.as_ref()));
-        let items = found(loads.buffered(self.concurrency())).try_collect().await?;
-        Ok(Page { items, continuation: page.continuation })
+        let loads =
+            stream::iter(page.items).map(|row| self.table.load_matching(row, filter.as_ref()));
+        let items = found(loads.buffered(self.concurrency()))
+            .try_collect()
+            .await?;
+        Ok(Page {
+            items,
+            continuation: page.continuation,
+        })
     }
 
     /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: a row that is not a
@@ -282,9 +307,12 @@ impl<T: TableEntity> LargeQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
-        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
-            query.readable_page(from.as_ref()).await
-        })
+        stream_readable(
+            self.clone(),
+            self.limit,
+            Self::limit,
+            |query, from| async move { query.readable_page(from.as_ref()).await },
+        )
     }
 
     /// The text that identifies the query: a cursor is valid only for queries with the same text.
@@ -292,7 +320,11 @@ impl<T: TableEntity> LargeQuery<T> {
     pub(crate) fn identity(&self) -> Result<String> {
         let rows = self.narrowed()?;
         let (store, table) = rows.target();
-        Ok(crate::rows::query_identity(store.profile(), table, &rows.to_query()?))
+        Ok(crate::rows::query_identity(
+            store.profile(),
+            table,
+            &rows.to_query()?,
+        ))
     }
 
     pub(super) fn narrowed(&self) -> Result<&TableQuery<LargeRow<T>>> {
@@ -307,11 +339,18 @@ impl<T: TableEntity> LargeQuery<T> {
 impl<T: TableEntity> LargeTable<T> {
     /// The number of entities whose values are read at once: not more than the limit, so that no value is read in vain.
     pub(super) fn concurrency(&self, limit: Option<usize>) -> usize {
-        self.options().concurrency.min(limit.unwrap_or(usize::MAX)).max(1)
+        self.options()
+            .concurrency
+            .min(limit.unwrap_or(usize::MAX))
+            .max(1)
     }
 
     /// The entity of a row; `None` if the entity was deleted or does not match any more.
-    pub(super) async fn load_matching(&self, row: LargeRow<T>, filter: Option<&Filter>) -> Result<Option<T>> {
+    pub(super) async fn load_matching(
+        &self,
+        row: LargeRow<T>,
+        filter: Option<&Filter>,
+    ) -> Result<Option<T>> {
         let (key, mut now): (_, Entity) = (row.entity.key().clone(), row.entity);
         loop {
             if let Some(found) = self.load_if_unchanged(now).await? {
@@ -319,7 +358,9 @@ impl<T: TableEntity> LargeTable<T> {
             }
             match self.row(&key).await? {
                 // Another writer has changed the row. The store has compared only the old row with the filter.
-                Some(changed) if filter.is_none_or(|filter| filter.matches(&changed)) => now = changed,
+                Some(changed) if filter.is_none_or(|filter| filter.matches(&changed)) => {
+                    now = changed
+                }
                 _ => return Ok(None),
             }
         }
@@ -368,7 +409,11 @@ impl<T> RowBounds<LargeRow<T>> for Rows {
 
 impl<T> Clone for LargeQuery<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), rows: self.rows.clone(), limit: self.limit }
+        Self {
+            table: self.table.clone(),
+            rows: self.rows.clone(),
+            limit: self.limit,
+        }
     }
 }
 
@@ -398,7 +443,11 @@ pub struct LargeLookup<T, K = ManyEntries> {
 
 impl<T: IndexedEntity, K> LargeLookup<T, K> {
     pub(super) const fn new(table: LargeTable<T>, rows: Lookup<T, LargeRow<T>, K>) -> Self {
-        Self { table, rows, limit: None }
+        Self {
+            table,
+            rows,
+            limit: None,
+        }
     }
 
     /// The text that identifies the lookup: a cursor is valid only for lookups with the same text.
@@ -409,17 +458,27 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
 
     /// Returns at most this many entities: see [`Lookup::limit`].
     pub fn limit(self, entities: usize) -> Self {
-        Self { rows: self.rows.limit(entities), limit: Some(entities), ..self }
+        Self {
+            rows: self.rows.limit(entities),
+            limit: Some(entities),
+            ..self
+        }
     }
 
     /// Sets the maximal number of entries in a page: see [`Lookup::page_size`].
     pub fn page_size(self, entries: usize) -> Self {
-        Self { rows: self.rows.page_size(entries), ..self }
+        Self {
+            rows: self.rows.page_size(entries),
+            ..self
+        }
     }
 
     /// Sorts the entities in the order of their entries if the store does not: see [`Lookup::sorted_on_client`].
     pub fn sorted_on_client(self) -> Self {
-        Self { rows: self.rows.sorted_on_client(), ..self }
+        Self {
+            rows: self.rows.sorted_on_client(),
+            ..self
+        }
     }
 
     /// A lookup of the rows without the values in blobs; [`LargeTable::load`] reads the values.
@@ -463,8 +522,13 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
         let page = self.rows.page(from).await?;
         let loads = stream::iter(page.items).map(|row| self.load(row));
-        let items = found(loads.buffered(self.table.concurrency(None))).try_collect().await?;
-        Ok(Page { items, continuation: page.continuation })
+        let items = found(loads.buffered(self.table.concurrency(None)))
+            .try_collect()
+            .await?;
+        Ok(Page {
+            items,
+            continuation: page.continuation,
+        })
     }
 
     /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: a row
@@ -486,9 +550,12 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T, K> {
-        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
-            query.readable_page(from.as_ref()).await
-        })
+        stream_readable(
+            self.clone(),
+            self.limit,
+            Self::limit,
+            |query, from| async move { query.readable_page(from.as_ref()).await },
+        )
     }
 
     /// Reads the first result in the order of the entries; `None` if there is no result.
@@ -522,7 +589,9 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
             if let Some(found) = self.table.load_if_unchanged(now).await? {
                 return Ok(Some(found));
             }
-            let Some(changed) = self.table.visible_row(&key).await? else { return Ok(None) };
+            let Some(changed) = self.table.visible_row(&key).await? else {
+                return Ok(None);
+            };
             if !self.is_among(&entries, &changed)? {
                 return Ok(None);
             }
@@ -532,7 +601,10 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
 
     fn is_among(&self, entries: &IndexEntries<T>, row: &Entity) -> Result<bool> {
         let (index, partition) = (entries.index(), entries.partition().as_str());
-        self.rows.entities()?.lookups().has_entry_among(index, row, partition, entries.rows())
+        self.rows
+            .entities()?
+            .lookups()
+            .has_entry_among(index, row, partition, entries.rows())
     }
 }
 
@@ -542,19 +614,27 @@ impl<T: IndexedEntity> LargeLookup<T, OneEntry> {
     /// # Errors
     /// As for [`all`](Self::all).
     pub async fn get(&self) -> Result<Option<T>> {
-        let Some(row) = self.rows.get().await? else { return Ok(None) };
+        let Some(row) = self.rows.get().await? else {
+            return Ok(None);
+        };
         self.load(row).await
     }
 }
 
 impl<T, K> Clone for LargeLookup<T, K> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), rows: self.rows.clone(), limit: self.limit }
+        Self {
+            table: self.table.clone(),
+            rows: self.rows.clone(),
+            limit: self.limit,
+        }
     }
 }
 
 impl<T, K> fmt::Debug for LargeLookup<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LargeLookup").field("rows", &self.rows).finish_non_exhaustive()
+        f.debug_struct("LargeLookup")
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
     }
 }

@@ -41,11 +41,17 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
     }
 
     fn requirements() -> Requirements {
-        Requirements { large: Vec::new(), ..T::requirements() }
+        Requirements {
+            large: Vec::new(),
+            ..T::requirements()
+        }
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
-        Ok(Self { entity, of: PhantomData })
+        Ok(Self {
+            entity,
+            of: PhantomData,
+        })
     }
 }
 
@@ -58,8 +64,13 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let key = key.into_key();
         loop {
-            let Some(row) = self.visible_row(&key).await? else { return Ok(None) };
-            if let Some(value) = self.load_together_if_unchanged(row, self.options().concurrency).await? {
+            let Some(row) = self.visible_row(&key).await? else {
+                return Ok(None);
+            };
+            if let Some(value) = self
+                .load_together_if_unchanged(row, self.options().concurrency)
+                .await?
+            {
                 return Ok(Some(value));
             }
         }
@@ -71,7 +82,9 @@ impl<T: TableEntity> LargeTable<T> {
     /// As [`get`](Self::get), and entity not found.
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
         let key = key.into_key();
-        self.get(&key).await?.ok_or_else(|| Error::entity_not_found(self.name(), &key))
+        self.get(&key)
+            .await?
+            .ok_or_else(|| Error::entity_not_found(self.name(), &key))
     }
 
     /// Reads the large values of rows, several rows at once, in the order of the rows.
@@ -87,7 +100,9 @@ impl<T: TableEntity> LargeTable<T> {
             let table = table.clone();
             async move { table.load_one(row?.entity).await }
         });
-        loads.buffered(concurrency).try_filter_map(|found| std::future::ready(Ok(found)))
+        loads
+            .buffered(concurrency)
+            .try_filter_map(|found| std::future::ready(Ok(found)))
     }
 
     async fn load_one(&self, row: Entity) -> Result<Option<T>> {
@@ -110,7 +125,9 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// Reads the stored row, which must exist and not be hidden.
     pub(super) async fn existing_visible_row(&self, key: &Key) -> Result<Entity> {
-        self.visible_row(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+        self.visible_row(key)
+            .await?
+            .ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// The value of a row with its large values; `None` if a blob is missing because the row has changed, so the caller must
@@ -131,13 +148,19 @@ impl<T: TableEntity> LargeTable<T> {
             .iter()
             .map(|(property, reference)| self.large_value(&row, property, reference).boxed())
             .collect();
-        let values: Vec<Option<EdmValue>> =
-            stream::iter(reads).buffered(concurrency.max(1)).try_collect().await?;
+        let values: Vec<Option<EdmValue>> = stream::iter(reads)
+            .buffered(concurrency.max(1))
+            .try_collect()
+            .await?;
         let mut full = row.clone();
         for ((property, _), value) in references.iter().zip(values) {
             let Some(value) = value else { return Ok(None) };
-            let marked = row.properties().find(property.name).is_some_and(|p| p.is_encrypted());
-            full.properties_mut().put(property.name, value.as_ref(), marked);
+            let marked = row
+                .properties()
+                .find(property.name)
+                .is_some_and(|p| p.is_encrypted());
+            full.properties_mut()
+                .put(property.name, value.as_ref(), marked);
         }
         T::from_entity(full).map(Some)
     }
@@ -149,7 +172,9 @@ impl<T: TableEntity> LargeTable<T> {
         property: &'static PropertySchema,
         reference: &Reference,
     ) -> Result<Option<EdmValue>> {
-        let Some(content) = self.content(row, property.name, reference).await? else { return Ok(None) };
+        let Some(content) = self.content(row, property.name, reference).await? else {
+            return Ok(None);
+        };
         value(row, property, blobs::collected(content).await?).map(Some)
     }
 
@@ -163,31 +188,57 @@ impl<T: TableEntity> LargeTable<T> {
         let codec = &self.options().codec;
         let plain = self.is_accepted_plaintext(reference);
         if reference.codec != codec.name() && !plain {
-            let expected = format!("a blob of the codec '{}', which this table has", codec.name());
-            let found = format!("a blob of the codec '{}': open the table with that codec", reference.codec);
-            return Err(Error::decode("large value", row.key(), property, expected, found));
+            let expected = format!(
+                "a blob of the codec '{}', which this table has",
+                codec.name()
+            );
+            let found = format!(
+                "a blob of the codec '{}': open the table with that codec",
+                reference.codec
+            );
+            return Err(Error::decode(
+                "large value",
+                row.key(),
+                property,
+                expected,
+                found,
+            ));
         }
         let context = BlobContext::new(self.name(), row.key(), property, reference.id);
         let path = context.path(&self.options().root)?;
         match blobs::open(&**self.blobs(), &path).await? {
             Some(stored) => {
                 let stored = blobs::verified(stored, reference.stored, path.to_string());
-                Ok(Some(if plain { stored.boxed() } else { codec.decode(&context, stored) }))
+                Ok(Some(if plain {
+                    stored.boxed()
+                } else {
+                    codec.decode(&context, stored)
+                }))
             }
             // A writer removes the old blob after it has replaced the row. So a missing blob is damage only
             // if the row is as it was.
-            None => self.check_row_changed(row, property, &path).await.map(|()| None),
+            None => self
+                .check_row_changed(row, property, &path)
+                .await
+                .map(|()| None),
         }
     }
 
     /// Whether a blob is in plaintext and the options accept plaintext during a migration.
     pub(super) fn is_accepted_plaintext(&self, reference: &Reference) -> bool {
         let options = self.options();
-        options.accepts_plaintext && options.codec.encrypts() && reference.codec == PlainBlobs.name()
+        options.accepts_plaintext
+            && options.codec.encrypts()
+            && reference.codec == PlainBlobs.name()
     }
 
     /// Succeeds if the row has changed, which explains its missing blob. Otherwise the blob is lost: an error.
-    pub(super) async fn check_row_changed(&self, row: &Entity, property: &str, path: &Path) -> Result<()> {
+    pub(super) async fn check_row_changed(
+        &self,
+        row: &Entity,
+        property: &str,
+        path: &Path,
+    ) -> Result<()> {
         if self.has_changed(row).await? {
             return Ok(());
         }
@@ -237,7 +288,10 @@ impl<T: TableEntity> LargeTable<T> {
         self.values().check_codec(old.key(), [property])?;
         // Before the blob is stored: a refused write stores nothing.
         let _permitted = self.writer().permit(old.key()).await?;
-        let (mut new, context) = (NewBlobs::none(), self.values().context(old.key(), property.name));
+        let (mut new, context) = (
+            NewBlobs::none(),
+            self.values().context(old.key(), property.name),
+        );
         let reference = self.values().put(&context, content.boxed()).await?;
         new.push(context);
         let mut entity = Entity::from(old.key().clone());
@@ -261,14 +315,22 @@ impl<T: TableEntity> LargeTable<T> {
     ) -> Result<Option<LargeContent>> {
         let (property, key) = (large_property::<T>(field)?, key.into_key());
         loop {
-            let Some(row) = self.visible_row(&key).await? else { return Ok(None) };
-            let Some(value) = row.get(property.name) else { return Ok(None) };
+            let Some(row) = self.visible_row(&key).await? else {
+                return Ok(None);
+            };
+            let Some(value) = row.get(property.name) else {
+                return Ok(None);
+            };
             let Some(reference) = Reference::read(&key, property, value)? else {
                 return Ok(Some(inline(value)));
             };
             if let Some(content) = self.content(&row, property.name, &reference).await? {
                 let sha256 = Some(reference.stored.hash);
-                return Ok(Some(LargeContent { size: reference.size, sha256, content }));
+                return Ok(Some(LargeContent {
+                    size: reference.size,
+                    sha256,
+                    content,
+                }));
             }
         }
     }
@@ -277,7 +339,10 @@ impl<T: TableEntity> LargeTable<T> {
 fn large_property<T: TableEntity>(field: LargeField<T>) -> Result<&'static PropertySchema> {
     let found = large::<T>().find(|property| property.name == field.name());
     found.ok_or_else(|| {
-        Error::invalid_request(format!("'{}' is not a large property of the type", field.name()))
+        Error::invalid_request(format!(
+            "'{}' is not a large property of the type",
+            field.name()
+        ))
     })
 }
 
@@ -288,25 +353,36 @@ fn inline(value: ValueRef<'_>) -> LargeContent {
         _ => Vec::new(),
     };
     let size = bytes.len() as u64;
-    LargeContent { size, sha256: None, content: stream::iter([Ok(Bytes::from(bytes))]).boxed() }
+    LargeContent {
+        size,
+        sha256: None,
+        content: stream::iter([Ok(Bytes::from(bytes))]).boxed(),
+    }
 }
 
 impl fmt::Debug for LargeContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LargeContent").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("LargeContent")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 
 /// The large properties of a type in its current schema version.
 pub(super) fn large<T: TableEntity>() -> impl Iterator<Item = &'static PropertySchema> {
-    T::SCHEMA.properties.iter().filter(|property| property.large.is_some())
+    T::SCHEMA
+        .properties
+        .iter()
+        .filter(|property| property.large.is_some())
 }
 
 /// The names of the large properties of a type in all schema versions.
 pub(super) fn large_names<T: TableEntity>() -> impl Iterator<Item = &'static str> {
     let versions = std::iter::successors(Some(T::SCHEMA), |version| version.previous);
     let properties = versions.flat_map(|version| version.properties.iter());
-    properties.filter(|property| property.large.is_some()).map(|property| property.name)
+    properties
+        .filter(|property| property.large.is_some())
+        .map(|property| property.name)
 }
 
 /// The declared large values of a row that are in blobs.

@@ -61,7 +61,10 @@ impl LargeRewritten {
 
     fn skip(&mut self, rows: Vec<UnreadableEntity>) {
         self.skipped += rows.len() as u64;
-        self.unreadable_rows.extend(rows.into_iter().take(LISTED.saturating_sub(self.unreadable_rows.len())));
+        self.unreadable_rows.extend(
+            rows.into_iter()
+                .take(LISTED.saturating_sub(self.unreadable_rows.len())),
+        );
     }
 
     fn add(mut self, other: Self) -> Self {
@@ -69,7 +72,10 @@ impl LargeRewritten {
         self.blobs += other.blobs;
         self.rewritten += other.rewritten;
         self.plaintext += other.plaintext;
-        other.keys.into_iter().for_each(|(id, blobs)| *self.keys.entry(id).or_default() += blobs);
+        other
+            .keys
+            .into_iter()
+            .for_each(|(id, blobs)| *self.keys.entry(id).or_default() += blobs);
         self.unreadable.extend(other.unreadable);
         self
     }
@@ -155,17 +161,31 @@ impl<T: TableEntity> LargeRewrite<T> {
             return Ok(false);
         }
         let active = self.active_key()?;
-        let query = Query { filter: None, select: None, top: self.page_size };
-        let found = self.table.store().query_readable(self.table.name(), &query, self.from.as_ref()).await?;
+        let query = Query {
+            filter: None,
+            select: None,
+            top: self.page_size,
+        };
+        let found = self
+            .table
+            .store()
+            .query_readable(self.table.name(), &query, self.from.as_ref())
+            .await?;
         let (page, skipped) = (found.page, found.unreadable);
         let read = page.items.len() + skipped.len();
         // The detector does not know the token at which a rewrite was resumed.
         check_progress(self.from.as_ref(), page.continuation.as_ref(), read)?;
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
         let (table, only_counts, active) = (&self.table, self.only_counts, active.as_str());
-        let work: Vec<_> = rows.map(|row| table.rewrite_row(row, active, only_counts)).collect();
+        let work: Vec<_> = rows
+            .map(|row| table.rewrite_row(row, active, only_counts))
+            .collect();
         let work = stream::iter(work).buffer_unordered(self.concurrency);
-        let found = work.try_fold(LargeRewritten::default(), |all, one| async { Ok(all.add(one)) }).await?;
+        let found = work
+            .try_fold(LargeRewritten::default(), |all, one| async {
+                Ok(all.add(one))
+            })
+            .await?;
         self.found = std::mem::take(&mut self.found).add(found);
         self.found.skip(skipped);
         // Not before the work: a page that failed is read again.
@@ -210,7 +230,10 @@ impl<T: TableEntity> LargeRewrite<T> {
 impl<T> fmt::Debug for LargeRewrite<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LargeRewrite");
-        debug.field("table", &self.table).field("found", &self.found).finish_non_exhaustive()
+        debug
+            .field("table", &self.table)
+            .field("found", &self.found)
+            .finish_non_exhaustive()
     }
 }
 
@@ -239,12 +262,30 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// One attempt to rewrite the blobs of a row that was read.
-    async fn rewrite_read(&self, row: &Entity, active: &str, only_counts: bool) -> Result<LargeRewritten> {
-        let mut found = LargeRewritten { rows: 1, ..LargeRewritten::default() };
+    async fn rewrite_read(
+        &self,
+        row: &Entity,
+        active: &str,
+        only_counts: bool,
+    ) -> Result<LargeRewritten> {
+        let mut found = LargeRewritten {
+            rows: 1,
+            ..LargeRewritten::default()
+        };
         let (mut patch, mut new) = (Entity::from(row.key().clone()), NewBlobs::none());
         for (property, reference) in references(row) {
             found.blobs += 1;
-            match self.rewrite_blob(row, &property, &reference, only_counts, &mut patch, &mut new).await {
+            match self
+                .rewrite_blob(
+                    row,
+                    &property,
+                    &reference,
+                    only_counts,
+                    &mut patch,
+                    &mut new,
+                )
+                .await
+            {
                 Ok(BlobState::Kept(id)) => found.count(id),
                 Ok(BlobState::KeptInPlaintext) => found.plaintext += 1,
                 Ok(BlobState::Rewritten) => {
@@ -253,7 +294,11 @@ impl<T: TableEntity> LargeTable<T> {
                 }
                 Err(error) if is_unreadable(&error) => {
                     let (key, property) = (row.key().clone(), property.name().to_owned());
-                    found.unreadable.push(UnreadableBlob { key, property, error });
+                    found.unreadable.push(UnreadableBlob {
+                        key,
+                        property,
+                        error,
+                    });
                 }
                 Err(error) => {
                     self.values().withdraw(&new).await;
@@ -305,8 +350,13 @@ impl<T: TableEntity> LargeTable<T> {
         reference: &Reference,
     ) -> Result<BlobKey> {
         let codec = &self.options().codec;
-        let path = self.blob(row, property, reference).path(&self.options().root)?;
-        for bytes in KEY_PREFIXES.into_iter().filter(|_| reference.codec == codec.name()) {
+        let path = self
+            .blob(row, property, reference)
+            .path(&self.options().root)?;
+        for bytes in KEY_PREFIXES
+            .into_iter()
+            .filter(|_| reference.codec == codec.name())
+        {
             let Some(start) = blobs::start(&**self.blobs(), &path, bytes).await? else {
                 self.check_row_changed(row, property.name(), &path).await?;
                 return Err(self.changed(row));
@@ -348,5 +398,8 @@ enum BlobState {
 
 /// Whether the error concerns only this blob, so that other blobs can be rewritten.
 fn is_unreadable(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Storage(_) | ErrorKind::Encryption(_) | ErrorKind::Decode(_))
+    matches!(
+        error.kind(),
+        ErrorKind::Storage(_) | ErrorKind::Encryption(_) | ErrorKind::Decode(_)
+    )
 }

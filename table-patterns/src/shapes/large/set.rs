@@ -28,7 +28,9 @@ impl<T: TableEntity> LargeQuery<T> {
         self.write_set(|old| {
             async move {
                 // The values in blobs are not necessary to know that the row is a `T`.
-                T::from_entity(with_placeholders(T::SCHEMA, &old, "").unwrap_or_else(|| old.clone()))?;
+                T::from_entity(
+                    with_placeholders(T::SCHEMA, &old, "").unwrap_or_else(|| old.clone()),
+                )?;
                 Ok(Decision::delete(old))
             }
             .boxed()
@@ -41,12 +43,21 @@ impl<T: TableEntity> LargeQuery<T> {
     ///
     /// # Errors
     /// As [`delete`](Self::delete). In the summary: an error of `change`, or a change of a key; such an entity is not written.
-    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+    pub async fn update(
+        &self,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
         let change = &change;
-        let filter = self.narrowed()?.clone().project::<Entity>().to_query()?.filter;
+        let filter = self
+            .narrowed()?
+            .clone()
+            .project::<Entity>()
+            .to_query()?
+            .filter;
         let is_in_set = move |row: &Entity| self.is_in_set(filter.as_ref(), row);
         let is_in_set = &is_in_set;
-        self.write_set(move |old| self.table.changed_in_set(old, is_in_set, change).boxed()).await
+        self.write_set(move |old| self.table.changed_in_set(old, is_in_set, change).boxed())
+            .await
     }
 
     /// Whether the query still finds a row.
@@ -95,7 +106,11 @@ impl<T: TableEntity> LargeTable<T> {
         let new = value.to_entity()?;
         let is_same = new.properties() == before.properties() && !is_older::<T>(&row)?;
         let new = T::SCHEMA.updated(&row, new)?;
-        Ok(if is_same { Decision::Keep } else { Decision::write(row, Some(new)) })
+        Ok(if is_same {
+            Decision::Keep
+        } else {
+            Decision::write(row, Some(new))
+        })
     }
 }
 
@@ -113,23 +128,36 @@ impl SetWriter for EntityWriter {
     }
 
     fn operations(&self, change: &RowChange) -> usize {
-        self.indexes().map_or(1, |indexes| indexes.operations(change))
+        self.indexes()
+            .map_or(1, |indexes| indexes.operations(change))
     }
 
     fn most_operations(&self) -> usize {
         self.store().profile().group_operations
     }
 
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+    fn write<'a>(
+        &'a self,
+        changes: &'a [RowChange],
+    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
         async move {
-            let committed = self.write_group(changes.iter().map(change).collect()).await?;
+            let committed = self
+                .write_group(changes.iter().map(change).collect())
+                .await?;
             Ok((committed.written, committed.entries == Entries::Pending))
         }
         .boxed()
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
-        async move { Ok(self.store().get(self.table(), key, None).await?.map(as_read)) }.boxed()
+        async move {
+            Ok(self
+                .store()
+                .get(self.table(), key, None)
+                .await?
+                .map(as_read))
+        }
+        .boxed()
     }
 
     fn failed(&self, error: &Error) -> Option<usize> {

@@ -110,20 +110,35 @@ impl<T: TableEntity> LargeTable<T> {
             return Err(not_encrypted(open.name));
         }
         let (store, name, schema) = (Arc::clone(table.store()), table.name().clone(), T::SCHEMA);
-        let values = LargeValues { store: Arc::clone(&store), table: name.clone(), schema, blobs, options };
-        Ok(Self { table, writer: EntityWriter::new(store, name, values) })
+        let values = LargeValues {
+            store: Arc::clone(&store),
+            table: name.clone(),
+            schema,
+            blobs,
+            options,
+        };
+        Ok(Self {
+            table,
+            writer: EntityWriter::new(store, name, values),
+        })
     }
 
     /// Adds indexes: every write updates their entries.
     pub(super) fn with_indexes(self, indexes: IndexedEntities) -> Self {
-        Self { writer: self.writer.with_indexes(indexes), ..self }
+        Self {
+            writer: self.writer.with_indexes(indexes),
+            ..self
+        }
     }
 
     /// Makes all reads and lookups return hidden entities too: those that have expired or are deleted and kept. [`update`](Self::update) and
     /// [`merge`](Self::merge) then change them.
     #[must_use]
     pub fn with_hidden(self) -> Self {
-        Self { table: self.table.with_hidden(), ..self }
+        Self {
+            table: self.table.with_hidden(),
+            ..self
+        }
     }
 
     /// Sets how many requests, to blobs and to the table, one call has in flight; at least 1. See
@@ -132,8 +147,13 @@ impl<T: TableEntity> LargeTable<T> {
     pub fn with_concurrency(self, requests: usize) -> Self {
         let requests = requests.max(1);
         let change = |options: &mut LargeOptions| options.concurrency = requests;
-        let writer = self.writer.with_options(change, |options| options.concurrency = requests);
-        Self { table: self.table.with_concurrency(requests), writer }
+        let writer = self
+            .writer
+            .with_options(change, |options| options.concurrency = requests);
+        Self {
+            table: self.table.with_concurrency(requests),
+            writer,
+        }
     }
 
     /// Sets how often a write is attempted if other writers change the entity first; at least 1. See
@@ -142,7 +162,9 @@ impl<T: TableEntity> LargeTable<T> {
     pub fn with_attempts(self, attempts: u32) -> Self {
         let attempts = attempts.max(1);
         let change = |options: &mut LargeOptions| options.attempts = attempts;
-        let writer = self.writer.with_options(change, |options| options.attempts = attempts);
+        let writer = self
+            .writer
+            .with_options(change, |options| options.attempts = attempts);
         Self { writer, ..self }
     }
 
@@ -244,10 +266,14 @@ impl<T: TableEntity> LargeTable<T> {
     /// another type, or another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
         self.write_over(value, |old, new| {
-            if !self.table.shows_hidden() && T::SCHEMA.merge_base(old, self.store().now())?.is_none() {
+            if !self.table.shows_hidden()
+                && T::SCHEMA.merge_base(old, self.store().now())?.is_none()
+            {
                 return Ok(new.clone());
             }
-            T::SCHEMA.merged(old, new).map(|merged| merged.with_system(None, None))
+            T::SCHEMA
+                .merged(old, new)
+                .map(|merged| merged.with_system(None, None))
         })
         .await
     }
@@ -299,7 +325,9 @@ impl<T: TableEntity> LargeTable<T> {
         loop {
             let old = self.existing_visible_row(&key).await?;
             let concurrency = self.options().concurrency;
-            let read = self.load_together_if_unchanged(old.clone(), concurrency).await?;
+            let read = self
+                .load_together_if_unchanged(old.clone(), concurrency)
+                .await?;
             // A blob is missing, because another writer has replaced the row.
             let Some(mut value) = read else { continue };
             change(&mut value)?;
@@ -329,7 +357,11 @@ impl<T: TableEntity> LargeTable<T> {
             let old = self.existing_visible_row(patch.key()).await?;
             self.check_version(&old, &version)?;
             T::SCHEMA.check_patchable(&old)?;
-            match self.writer.merge(&NewBlobs::none(), &old, patch.clone()).await {
+            match self
+                .writer
+                .merge(&NewBlobs::none(), &old, patch.clone())
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
@@ -493,11 +525,16 @@ impl<T: IndexedEntity> LargeTable<T> {
     /// A lookup of whole entities by an index. `T::by_…(…)` selects the entries by a prefix of their key parts. No request.
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> LargeLookup<T, E::Kind> {
         let without = || {
-            Error::invalid_request("the table was opened without indexes: open it with `LargeTable::open`")
+            Error::invalid_request(
+                "the table was opened without indexes: open it with `LargeTable::open`",
+            )
         };
         let entities = self.entities().cloned().ok_or_else(without);
         let lookup = Lookup::new(entities, entries.into_entries());
-        LargeLookup::new(self.clone(), lookup.showing_hidden(self.table.shows_hidden()))
+        LargeLookup::new(
+            self.clone(),
+            lookup.showing_hidden(self.table.shows_hidden()),
+        )
     }
 }
 
@@ -554,7 +591,9 @@ impl<T: TableEntity> UpgradeRows<T> for LargeTable<T> {
 impl<T: TableEntity> LargeTable<T> {
     /// Reads the stored row, which must exist.
     pub(super) async fn existing(&self, key: &Key) -> Result<Entity> {
-        self.row(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+        self.row(key)
+            .await?
+            .ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// One attempt to replace a row that was read. Removes the old blobs.
@@ -564,7 +603,10 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// One attempt to delete a row that was read. Removes its blobs.
     pub(super) async fn delete_read(&self, old: &Entity) -> Result<()> {
-        self.writer().write(Change::delete(old.clone())).await.map(drop)
+        self.writer()
+            .write(Change::delete(old.clone()))
+            .await
+            .map(drop)
     }
 
     /// Refuses a row in another version than the wanted one.
@@ -581,13 +623,19 @@ impl<T: TableEntity> LargeTable<T> {
 
 impl<T> Clone for LargeTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), writer: self.writer.clone() }
+        Self {
+            table: self.table.clone(),
+            writer: self.writer.clone(),
+        }
     }
 }
 
 impl<T> fmt::Debug for LargeTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LargeTable");
-        debug.field("table", &self.table).field("blobs", &self.writer.values().blobs).finish_non_exhaustive()
+        debug
+            .field("table", &self.table)
+            .field("blobs", &self.writer.values().blobs)
+            .finish_non_exhaustive()
     }
 }

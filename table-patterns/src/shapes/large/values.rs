@@ -49,19 +49,27 @@ pub(super) struct Started {
 
 impl Started {
     fn now() -> Self {
-        Self { instant: Instant::now(), time: SystemTime::now() }
+        Self {
+            instant: Instant::now(),
+            time: SystemTime::now(),
+        }
     }
 
     /// The time since the start, by the later of the two clocks.
     fn elapsed(&self) -> Duration {
-        self.instant.elapsed().max(self.time.elapsed().unwrap_or_default())
+        self.instant
+            .elapsed()
+            .max(self.time.elapsed().unwrap_or_default())
     }
 }
 
 impl NewBlobs {
     /// No blobs, for a write that starts now.
     pub(crate) fn none() -> Self {
-        Self { blobs: Vec::new(), started: Started::now() }
+        Self {
+            blobs: Vec::new(),
+            started: Started::now(),
+        }
     }
 
     pub(super) fn push(&mut self, blob: BlobContext) {
@@ -91,15 +99,21 @@ impl LargeValues {
 
     /// The large properties.
     pub(super) fn large(&self) -> impl Iterator<Item = &'static PropertySchema> + use<> {
-        self.schema.properties.iter().filter(|property| property.large.is_some())
+        self.schema
+            .properties
+            .iter()
+            .filter(|property| property.large.is_some())
     }
 
     /// Stores the large values of an entity in blobs, and puts references in their place. `new` gets the blobs; after an
     /// error the caller removes them.
     pub(crate) async fn move_out(&self, entity: &mut Entity, new: &mut NewBlobs) -> Result<()> {
-        let stored = self.large().filter(|property| entity.get(property.name).is_some());
+        let stored = self
+            .large()
+            .filter(|property| entity.get(property.name).is_some());
         self.check_codec(entity.key(), stored)?;
-        self.move_out_together(entity, self.over_their_bound(entity), new).await?;
+        self.move_out_together(entity, self.over_their_bound(entity), new)
+            .await?;
         // A value below its bound stays in the row as long as the row has room. The largest goes first, so
         // that the fewest go.
         while let Some(largest) = self.largest_of_full(entity) {
@@ -115,24 +129,36 @@ impl LargeValues {
         values: Vec<(&'static PropertySchema, Bytes)>,
         new: &mut NewBlobs,
     ) -> Result<()> {
-        let contexts: Vec<_> =
-            values.iter().map(|(property, _)| self.context(entity.key(), property.name)).collect();
+        let contexts: Vec<_> = values
+            .iter()
+            .map(|(property, _)| self.context(entity.key(), property.name))
+            .collect();
         // Noted before the first request, so that the caller removes every blob that may exist after an error.
-        contexts.iter().for_each(|context| new.push(context.clone()));
+        contexts
+            .iter()
+            .for_each(|context| new.push(context.clone()));
         let puts: Vec<_> = contexts
             .iter()
             .zip(&values)
             .map(|(context, (_, content))| {
-                self.put(context, stream::iter([Ok(content.clone())]).boxed()).boxed()
+                self.put(context, stream::iter([Ok(content.clone())]).boxed())
+                    .boxed()
             })
             .collect();
         // Every answer is awaited, also after an error: a blob that arrived after its removal would stay.
-        let stored: Vec<Result<Reference>> =
-            stream::iter(puts).buffered(self.options.concurrency.max(1)).collect().await;
+        let stored: Vec<Result<Reference>> = stream::iter(puts)
+            .buffered(self.options.concurrency.max(1))
+            .collect()
+            .await;
         for ((property, _), reference) in values.iter().zip(stored) {
-            let marked = entity.properties().find(property.name).is_some_and(|p| p.is_encrypted());
+            let marked = entity
+                .properties()
+                .find(property.name)
+                .is_some_and(|p| p.is_encrypted());
             let value = reference?.to_value(property.edm_type);
-            entity.properties_mut().put(property.name, value.as_ref(), marked);
+            entity
+                .properties_mut()
+                .put(property.name, value.as_ref(), marked);
         }
         Ok(())
     }
@@ -148,8 +174,12 @@ impl LargeValues {
             return Ok(());
         }
         let names = self.store.encrypted_names(&self.table);
-        let mut encrypted = properties.into_iter().filter(|property| names.contains_at(key, property.name));
-        encrypted.next().map_or(Ok(()), |property| Err(not_encrypted(property.name)))
+        let mut encrypted = properties
+            .into_iter()
+            .filter(|property| names.contains_at(key, property.name));
+        encrypted
+            .next()
+            .map_or(Ok(()), |property| Err(not_encrypted(property.name)))
     }
 
     /// The large values that are in the row of an entity.
@@ -157,13 +187,17 @@ impl LargeValues {
         &self,
         entity: &'e Entity,
     ) -> impl Iterator<Item = (&'static PropertySchema, &'e [u8])> {
-        self.large().filter_map(|p| Some((p, inline(p, entity.get(p.name)?)?)))
+        self.large()
+            .filter_map(|p| Some((p, inline(p, entity.get(p.name)?)?)))
     }
 
     /// The values over their bound.
     fn over_their_bound(&self, entity: &Entity) -> Vec<(&'static PropertySchema, Bytes)> {
-        let over = self.in_the_row(entity).filter(|(p, value)| value.len() > p.large.unwrap_or(usize::MAX));
-        over.map(|(property, value)| (property, Bytes::copy_from_slice(value))).collect()
+        let over = self
+            .in_the_row(entity)
+            .filter(|(p, value)| value.len() > p.large.unwrap_or(usize::MAX));
+        over.map(|(property, value)| (property, Bytes::copy_from_slice(value)))
+            .collect()
     }
 
     /// The largest value of a row that is too large.
@@ -182,7 +216,11 @@ impl LargeValues {
     }
 
     /// Stores one value in a blob. Returns the reference for the row.
-    pub(super) async fn put(&self, context: &BlobContext, content: ByteStream) -> Result<Reference> {
+    pub(super) async fn put(
+        &self,
+        context: &BlobContext,
+        content: ByteStream,
+    ) -> Result<Reference> {
         let path = context.path(&self.options.root)?;
         let size = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&size);
@@ -191,15 +229,24 @@ impl LargeValues {
             counted.fetch_add(bytes as u64, Ordering::Relaxed);
         });
         let codec = &self.options.codec;
-        let stored = blobs::put(&*self.blobs, &path, codec.encode(context, content.boxed())).await?;
+        let stored =
+            blobs::put(&*self.blobs, &path, codec.encode(context, content.boxed())).await?;
         let (id, codec) = (context.id, codec.name().to_owned());
-        Ok(Reference { id, size: size.load(Ordering::Relaxed), stored, codec })
+        Ok(Reference {
+            id,
+            size: size.load(Ordering::Relaxed),
+            stored,
+            codec,
+        })
     }
 
     /// Removes the blobs of old rows that no new row refers to.
     pub(crate) async fn remove_replaced(&self, old: &[&Entity], new: &[&Entity]) {
-        let blobs =
-            |rows: &[&Entity]| rows.iter().flat_map(|row| blobs_of(&self.table, row)).collect::<Vec<_>>();
+        let blobs = |rows: &[&Entity]| {
+            rows.iter()
+                .flat_map(|row| blobs_of(&self.table, row))
+                .collect::<Vec<_>>()
+        };
         let (mut gone, kept) = (blobs(old), blobs(new));
         gone.retain(|blob| kept.iter().all(|kept| kept.id != blob.id));
         self.remove(&gone).await;
@@ -218,9 +265,12 @@ impl LargeValues {
 /// The blobs that a row refers to, for any type and schema version.
 fn blobs_of(table: &TableName, row: &Entity) -> Vec<BlobContext> {
     let blob = |property: PropertyRef<'_>| match parse_reference(property.value())? {
-        MaybeReference::Blob(reference) => {
-            Some(BlobContext::new(table, row.key(), property.name(), reference.id))
-        }
+        MaybeReference::Blob(reference) => Some(BlobContext::new(
+            table,
+            row.key(),
+            property.name(),
+            reference.id,
+        )),
         MaybeReference::Unreadable => None,
     };
     row.properties().iter().filter_map(blob).collect()
@@ -255,7 +305,10 @@ async fn remove(store: &Arc<dyn ObjectStore>, options: &LargeOptions, gone: &[Bl
         }
     };
     let removals: Vec<_> = gone.iter().map(remove).collect();
-    stream::iter(removals).buffer_unordered(options.concurrency.max(1)).collect::<()>().await;
+    stream::iter(removals)
+        .buffer_unordered(options.concurrency.max(1))
+        .collect::<()>()
+        .await;
 }
 
 /// The error for a value that must be encrypted, with a codec that does not encrypt.
@@ -274,19 +327,39 @@ fn inline<'a>(property: &PropertySchema, value: ValueRef<'a>) -> Option<&'a [u8]
 }
 
 /// Puts the reference to a copy of a blob in place of the reference that the property had.
-pub(super) fn put_new_reference(entity: &mut Entity, property: &PropertyRef<'_>, reference: &Reference) {
+pub(super) fn put_new_reference(
+    entity: &mut Entity,
+    property: &PropertyRef<'_>,
+    reference: &Reference,
+) {
     // The reference has the other type than the field, so the field's type follows from the stored reference.
     let is_text = matches!(property.value(), ValueRef::Binary(_));
-    let value = reference.to_value(if is_text { EdmType::String } else { EdmType::Binary });
-    entity.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
+    let value = reference.to_value(if is_text {
+        EdmType::String
+    } else {
+        EdmType::Binary
+    });
+    entity
+        .properties_mut()
+        .put(property.name(), value.as_ref(), property.is_encrypted());
 }
 
 /// Converts the content of a blob to a value.
-pub(super) fn value(entity: &Entity, property: &PropertySchema, bytes: Vec<u8>) -> Result<EdmValue> {
+pub(super) fn value(
+    entity: &Entity,
+    property: &PropertySchema,
+    bytes: Vec<u8>,
+) -> Result<EdmValue> {
     if property.edm_type != EdmType::String {
         return Ok(EdmValue::Binary(bytes));
     }
     String::from_utf8(bytes).map(EdmValue::String).map_err(|_| {
-        Error::decode("large value", entity.key(), property.name, "text", "a blob that is not UTF-8")
+        Error::decode(
+            "large value",
+            entity.key(),
+            property.name,
+            "text",
+            "a blob that is not UTF-8",
+        )
     })
 }

@@ -32,11 +32,17 @@ pub struct EntryId {
 impl EntryId {
     /// The id of a row that another program wrote with the Table design guide's formula and no suffix.
     pub fn of_guide(at: Ticks) -> Self {
-        Self { text: inverted(at.inverted()).into(), at }
+        Self {
+            text: inverted(at.inverted()).into(),
+            at,
+        }
     }
 
     fn unique(at: Ticks, suffix: &str) -> Self {
-        Self { text: format!("{}_{suffix}", inverted(at.inverted())).into(), at }
+        Self {
+            text: format!("{}_{suffix}", inverted(at.inverted())).into(),
+            at,
+        }
     }
 
     /// The time of the entry.
@@ -51,16 +57,25 @@ impl EntryId {
 
     /// Whether the suffix is a count and the UUID of a handle, so that no other append has the id.
     pub(super) fn is_unique(&self) -> bool {
-        let suffix = self.text[TICK_DIGITS..].strip_prefix('_').and_then(|suffix| suffix.split_once('_'));
+        let suffix = self.text[TICK_DIGITS..]
+            .strip_prefix('_')
+            .and_then(|suffix| suffix.split_once('_'));
         suffix.is_some_and(|(count, writer)| {
-            count.len() == COUNT_DIGITS && writer.len() == WRITER_DIGITS && Uuid::try_parse(writer).is_ok()
+            count.len() == COUNT_DIGITS
+                && writer.len() == WRITER_DIGITS
+                && Uuid::try_parse(writer).is_ok()
         })
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let digits = text.get(..TICK_DIGITS).filter(|d| d.bytes().all(|b| b.is_ascii_digit()))?;
+        let digits = text
+            .get(..TICK_DIGITS)
+            .filter(|d| d.bytes().all(|b| b.is_ascii_digit()))?;
         let at = Ticks::from_inverted(digits.parse().ok()?)?;
-        Some(Self { text: text.into(), at })
+        Some(Self {
+            text: text.into(),
+            at,
+        })
     }
 }
 
@@ -105,11 +120,25 @@ pub struct Logged<E> {
 impl<E: Record> Logged<E> {
     pub(super) fn read(entity: &Entity, prefix: &str) -> Result<Self> {
         let row = entity.key().row();
-        let id = row.strip_prefix(prefix).and_then(EntryId::parse).ok_or_else(|| {
-            let expected = format!("{prefix:?} and inverted ticks in 19 digits");
-            Error::decode("log entry", entity.key(), "RowKey", expected, format!("{row:?}"))
-        })?;
-        Ok(Self { at: id.at, id, value: E::read_from(entity)?, etag: entity.etag().cloned() })
+        let id = row
+            .strip_prefix(prefix)
+            .and_then(EntryId::parse)
+            .ok_or_else(|| {
+                let expected = format!("{prefix:?} and inverted ticks in 19 digits");
+                Error::decode(
+                    "log entry",
+                    entity.key(),
+                    "RowKey",
+                    expected,
+                    format!("{row:?}"),
+                )
+            })?;
+        Ok(Self {
+            at: id.at,
+            id,
+            value: E::read_from(entity)?,
+            etag: entity.etag().cloned(),
+        })
     }
 }
 
@@ -131,7 +160,12 @@ pub(super) struct IdGenerator {
 impl IdGenerator {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let writer = Uuid::new_v4();
-        Self { clock, writer, latest: AtomicI64::new(0), appended: AtomicU64::new(0) }
+        Self {
+            clock,
+            writer,
+            latest: AtomicI64::new(0),
+            appended: AtomicU64::new(0),
+        }
     }
 
     /// The current time, but never earlier than the result of an earlier call.
@@ -146,7 +180,10 @@ impl IdGenerator {
     pub(super) fn next(&self, at: Ticks) -> EntryId {
         // The count decreases, as inverted ticks do: of two entries with one time the later one comes first.
         let count = FIRST_COUNT.saturating_sub(self.appended.fetch_add(1, Ordering::Relaxed));
-        EntryId::unique(at, &format!("{count:0COUNT_DIGITS$x}_{}", self.writer.simple()))
+        EntryId::unique(
+            at,
+            &format!("{count:0COUNT_DIGITS$x}_{}", self.writer.simple()),
+        )
     }
 }
 

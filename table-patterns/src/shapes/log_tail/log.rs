@@ -57,8 +57,19 @@ pub struct LogTail<E> {
 
 impl<E> Clone for LogTail<E> {
     fn clone(&self) -> Self {
-        let (table, partition, prefix) = (self.table.clone(), self.partition.clone(), self.prefix.clone());
-        Self { table, partition, prefix, ids: Arc::clone(&self.ids), sorts: self.sorts, of: PhantomData }
+        let (table, partition, prefix) = (
+            self.table.clone(),
+            self.partition.clone(),
+            self.prefix.clone(),
+        );
+        Self {
+            table,
+            partition,
+            prefix,
+            ids: Arc::clone(&self.ids),
+            sorts: self.sorts,
+            of: PhantomData,
+        }
     }
 }
 
@@ -76,7 +87,14 @@ impl<E: Record> LogTail<E> {
         store.check_encrypts(&table, &E::encrypted())?;
         let table = Table::new(store, table)?;
         let (prefix, ids) = (String::new(), Arc::default());
-        Ok(Self { table, partition, prefix, ids, sorts: false, of: PhantomData })
+        Ok(Self {
+            table,
+            partition,
+            prefix,
+            ids,
+            sorts: false,
+            of: PhantomData,
+        })
     }
 
     /// Sets the prefix of the entries' row keys, so that the partition can hold other rows.
@@ -188,9 +206,9 @@ impl<E: Record> LogTail<E> {
         let stored = self.table.get(entity.key()).await?;
         match stored.is_some_and(|stored| has_same_properties(stored, entity)) {
             true => Ok(()),
-            false => {
-                Err(error.with_source("an entry with this id has another value: use a new id for each entry"))
-            }
+            false => Err(error.with_source(
+                "an entry with this id has another value: use a new id for each entry",
+            )),
         }
     }
 
@@ -210,14 +228,19 @@ impl<E: Record> LogTail<E> {
     /// As [`latest`](Self::latest).
     pub async fn page(&self, before: Option<&EntryId>, n: usize) -> Result<Vec<Logged<E>>> {
         let from = before.map(|id| self.bound(Comparison::GreaterThan, id.as_str()));
-        self.read(self.rows(from, None).limit(n)).try_collect().await
+        self.read(self.rows(from, None).limit(n))
+            .try_collect()
+            .await
     }
 
     /// The entries of this time and all newer ones, newest first. 1 request per page.
     ///
     /// # Errors
     /// As [`latest`](Self::latest), in the stream.
-    pub fn since(&self, moment: Ticks) -> impl Stream<Item = Result<Logged<E>>> + Send + Unpin + use<E> {
+    pub fn since(
+        &self,
+        moment: Ticks,
+    ) -> impl Stream<Item = Result<Logged<E>>> + Send + Unpin + use<E> {
         self.read(self.rows(None, Some(self.until(moment))))
     }
 
@@ -231,7 +254,10 @@ impl<E: Record> LogTail<E> {
         before: Ticks,
     ) -> impl Stream<Item = Result<Logged<E>>> + Send + Unpin + use<E> {
         // RowKeys begin with inverted ticks: a later time is a smaller text, and one more is the tick before.
-        let newest = self.bound(Comparison::GreaterThanOrEqual, &inverted(before.inverted() + 1));
+        let newest = self.bound(
+            Comparison::GreaterThanOrEqual,
+            &inverted(before.inverted() + 1),
+        );
         self.read(self.rows(Some(newest), Some(self.until(from))))
     }
 
@@ -242,7 +268,9 @@ impl<E: Record> LogTail<E> {
     pub async fn get(&self, id: &EntryId) -> Result<Option<Logged<E>>> {
         let key = Key::new(&self.partition, format!("{}{id}", self.prefix))?;
         let entity = self.table.get(key).await?;
-        entity.map(|entity| Logged::read(&entity, &self.prefix)).transpose()
+        entity
+            .map(|entity| Logged::read(&entity, &self.prefix))
+            .transpose()
     }
 
     /// The filter for the entries of this time and newer ones: an older entry has a larger key.
@@ -251,23 +279,36 @@ impl<E: Record> LogTail<E> {
     }
 
     fn bound(&self, comparison: Comparison, text: &str) -> Filter {
-        Filter::compare(Filter::ROW_KEY, comparison, format!("{}{text}", self.prefix))
+        Filter::compare(
+            Filter::ROW_KEY,
+            comparison,
+            format!("{}{text}", self.prefix),
+        )
     }
 
     /// The rows between two bounds. Without a bound: all rows whose key has a digit after the prefix (`:` follows `9`).
     fn rows(&self, from: Option<Filter>, to: Option<Filter>) -> TableQuery<Entity> {
         let from = from.unwrap_or_else(|| self.bound(Comparison::GreaterThanOrEqual, "0"));
         let to = to.unwrap_or_else(|| self.bound(Comparison::LessThan, ":"));
-        self.table.query().partition(&self.partition).raw_filter(from.and(to))
+        self.table
+            .query()
+            .partition(&self.partition)
+            .raw_filter(from.and(to))
     }
 
     fn read(
         &self,
         query: TableQuery<Entity>,
     ) -> impl Stream<Item = Result<Logged<E>>> + Send + Unpin + use<E> {
-        let query = if self.sorts { query.sorted_on_client() } else { query.require_order() };
+        let query = if self.sorts {
+            query.sorted_on_client()
+        } else {
+            query.require_order()
+        };
         let prefix = self.prefix.clone();
-        query.stream().and_then(move |entity| std::future::ready(Logged::read(&entity, &prefix)))
+        query
+            .stream()
+            .and_then(move |entity| std::future::ready(Logged::read(&entity, &prefix)))
     }
 }
 
@@ -280,5 +321,8 @@ fn has_same_properties(mut stored: Entity, expected: &Entity) -> bool {
         (stored, expected) => stored == expected,
     };
     stored.properties().len() == expected.properties().len()
-        && expected.properties().iter().all(|property| same(property.name()))
+        && expected
+            .properties()
+            .iter()
+            .all(|property| same(property.name()))
 }

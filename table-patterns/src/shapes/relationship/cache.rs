@@ -65,7 +65,11 @@ impl JoinOptions {
 impl Default for JoinOptions {
     /// 10,000 entities for 5 minutes; a key without an entity is read each time.
     fn default() -> Self {
-        Self { entities: 10_000, time_to_live: Duration::from_secs(300), remember_missing: false }
+        Self {
+            entities: 10_000,
+            time_to_live: Duration::from_secs(300),
+            remember_missing: false,
+        }
     }
 }
 
@@ -106,20 +110,28 @@ pub struct JoinCache<T> {
 
 impl<T> Clone for JoinCache<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), cached: Arc::clone(&self.cached) }
+        Self {
+            table: self.table.clone(),
+            cached: Arc::clone(&self.cached),
+        }
     }
 }
 
 impl<T> fmt::Debug for JoinCache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinCache").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("JoinCache")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }
 
 impl<T: FromEntity + Sync> JoinCache<T> {
     /// Makes an empty cache. No request.
     pub fn new(table: Table<T>, options: JoinOptions) -> Self {
-        Self { table, cached: Arc::new(CachedReads::new(options)) }
+        Self {
+            table,
+            cached: Arc::new(CachedReads::new(options)),
+        }
     }
 
     /// The entity with this key; `None` if it does not exist. No request if the entity is cached; otherwise 1 request for
@@ -153,9 +165,14 @@ impl<T: FromEntity + Sync> JoinCache<T> {
         // Within one join each key is read once, even if the cache does not keep missing entities.
         let distinct: HashSet<Key> = keyed.iter().map(|(_, key)| key.clone()).collect();
         let read = |key: Key| async move { Ok::<_, Error>((key.clone(), self.get(key).await?)) };
-        let found: HashMap<Key, Option<Arc<T>>> =
-            stream::iter(distinct).map(read).buffer_unordered(CONCURRENCY).try_collect().await?;
-        let joined = keyed.into_iter().map(|(item, key)| (item, found.get(&key).cloned().flatten()));
+        let found: HashMap<Key, Option<Arc<T>>> = stream::iter(distinct)
+            .map(read)
+            .buffer_unordered(CONCURRENCY)
+            .try_collect()
+            .await?;
+        let joined = keyed
+            .into_iter()
+            .map(|(item, key)| (item, found.get(&key).cloned().flatten()));
         Ok(joined.collect())
     }
 
@@ -222,13 +239,29 @@ struct InFlight<T> {
 impl<T: Send + Sync + 'static> CachedReads<T> {
     fn new(options: JoinOptions) -> Self {
         let time_to_live = options.time_to_live.min(MAX_TIME_TO_LIVE);
-        let values = Cache::builder().max_capacity(options.entities).time_to_live(time_to_live).build();
-        let in_flight = InFlight { reads: HashMap::new(), loads: 0, changed: HashSet::new(), cleared: false };
-        Self { values, remember_missing: options.remember_missing, in_flight: Mutex::new(in_flight) }
+        let values = Cache::builder()
+            .max_capacity(options.entities)
+            .time_to_live(time_to_live)
+            .build();
+        let in_flight = InFlight {
+            reads: HashMap::new(),
+            loads: 0,
+            changed: HashSet::new(),
+            cleared: false,
+        };
+        Self {
+            values,
+            remember_missing: options.remember_missing,
+            in_flight: Mutex::new(in_flight),
+        }
     }
 
     /// The cached value of a key; otherwise the result of a read of another caller, or of `read`.
-    async fn get(&self, key: &Key, read: impl Future<Output = Result<Found<T>>>) -> Result<Found<T>> {
+    async fn get(
+        &self,
+        key: &Key,
+        read: impl Future<Output = Result<Found<T>>>,
+    ) -> Result<Found<T>> {
         if let Some(found) = self.values.get(key) {
             return Ok(found);
         }
@@ -240,7 +273,11 @@ impl<T: Send + Sync + 'static> CachedReads<T> {
             }
             Arc::clone(in_flight.reads.entry(key.clone()).or_default())
         };
-        let waiting = Waiting { cached: self, key, shared_read };
+        let waiting = Waiting {
+            cached: self,
+            key,
+            shared_read,
+        };
         waiting.shared_read.get_or_init(|| read).await.clone()
     }
 
@@ -274,7 +311,9 @@ impl<T: Send + Sync + 'static> CachedReads<T> {
 
     // A poisoned lock is safe to use: every statement leaves a consistent state.
     fn in_flight(&self) -> MutexGuard<'_, InFlight<T>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -300,8 +339,10 @@ impl<T: Send + Sync + 'static> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         let mut in_flight = self.cached.in_flight();
         let shared_read = std::mem::take(&mut self.shared_read);
-        let is_current =
-            in_flight.reads.get(self.key).is_some_and(|current| Arc::ptr_eq(current, &shared_read));
+        let is_current = in_flight
+            .reads
+            .get(self.key)
+            .is_some_and(|current| Arc::ptr_eq(current, &shared_read));
         // Two references: this one and the one in `reads`. More belong to other callers, which finish the read.
         if !is_current || (!shared_read.initialized() && Arc::strong_count(&shared_read) > 2) {
             return;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use table_core::model::{EdmType, Key, ValueError, ValueRef};
 use table_core::store::Result;
 use table_core::typed::{
-    EntityKey, FromEntity, KeyOf, PartitionOf, Property, PropertySink, RowPrefix, Table, TableEntity,
-    TableQuery,
+    EntityKey, FromEntity, KeyOf, PartitionOf, Property, PropertySink, RowPrefix, Table,
+    TableEntity, TableQuery,
 };
 
 /// A relationship by convention: the keys of a `B` follow from an `A`.
@@ -58,8 +58,14 @@ type Many<B> = (PartitionOf<B>, Option<RowPrefix<B>>);
 
 impl<A, B: FromEntity> Relation<A, B, EntityKey<B>> {
     /// A one-to-one relationship: `key` computes the key of the other entity. No request.
-    pub fn one(table: Table<B>, key: impl Fn(&A) -> Result<EntityKey<B>> + Send + Sync + 'static) -> Self {
-        Self { table, keys: Arc::new(key) }
+    pub fn one(
+        table: Table<B>,
+        key: impl Fn(&A) -> Result<EntityKey<B>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            table,
+            keys: Arc::new(key),
+        }
     }
 
     /// The other entity; `None` if it does not exist. 1 request.
@@ -78,7 +84,10 @@ impl<A, B: FromEntity> Relation<A, B, EntityKey<B>> {
     where
         B: Clone,
     {
-        let keys = several.iter().map(|one| (self.keys)(one)).collect::<Result<Vec<_>>>()?;
+        let keys = several
+            .iter()
+            .map(|one| (self.keys)(one))
+            .collect::<Result<Vec<_>>>()?;
         self.table.get_many(keys).await
     }
 }
@@ -90,7 +99,10 @@ impl<A, B: FromEntity> Relation<A, B, Many<B>> {
         table: Table<B>,
         keys: impl Fn(&A) -> Result<(PartitionOf<B>, Option<RowPrefix<B>>)> + Send + Sync + 'static,
     ) -> Self {
-        Self { table, keys: Arc::new(keys) }
+        Self {
+            table,
+            keys: Arc::new(keys),
+        }
     }
 
     /// A query for the other entities, which the caller can narrow. No request.
@@ -109,13 +121,18 @@ impl<A, B: FromEntity> Relation<A, B, Many<B>> {
 
 impl<A, B, K> Clone for Relation<A, B, K> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), keys: Arc::clone(&self.keys) }
+        Self {
+            table: self.table.clone(),
+            keys: Arc::clone(&self.keys),
+        }
     }
 }
 
 impl<A, B, K> fmt::Debug for Relation<A, B, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relation").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Relation")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }
 
@@ -171,7 +188,10 @@ pub struct Link<T> {
 impl<T> Link<T> {
     /// A link to the entity with this key, which need not exist.
     pub const fn new(key: Key) -> Self {
-        Self { key, of: PhantomData }
+        Self {
+            key,
+            of: PhantomData,
+        }
     }
 
     /// A link to an entity.
@@ -212,7 +232,9 @@ impl<T> Link<T> {
     where
         T: FromEntity + Clone,
     {
-        table.get_many(links.into_iter().map(|link| &link.key)).await
+        table
+            .get_many(links.into_iter().map(|link| &link.key))
+            .await
     }
 }
 
@@ -241,8 +263,11 @@ impl<T: 'static> Property for Link<T> {
             return Err(ValueError::new(EdmType::String.name(), value.edm_type()));
         };
         // No key contains a slash, so the first one separates the two.
-        let key = text.split_once('/').and_then(|(partition, row)| Key::new(partition, row).ok());
-        key.map(Self::new).ok_or_else(|| ValueError::new("a link, PartitionKey/RowKey", format!("{text:?}")))
+        let key = text
+            .split_once('/')
+            .and_then(|(partition, row)| Key::new(partition, row).ok());
+        key.map(Self::new)
+            .ok_or_else(|| ValueError::new("a link, PartitionKey/RowKey", format!("{text:?}")))
     }
 }
 

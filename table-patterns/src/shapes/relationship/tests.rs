@@ -28,7 +28,11 @@ struct Rig {
 impl Rig {
     /// A table with this number of airlines.
     async fn new(airlines: u32) -> Result<Self> {
-        let rig = Self { store: Arc::default(), faults: FaultInjector::new(0), meter: RequestMeter::new() };
+        let rig = Self {
+            store: Arc::default(),
+            faults: FaultInjector::new(0),
+            meter: RequestMeter::new(),
+        };
         let table = rig.table()?;
         table.create_if_missing().await?;
         for code in 0..airlines {
@@ -42,22 +46,38 @@ impl Rig {
     }
 
     fn cache(&self, options: JoinOptions) -> Result<JoinCache<Airline>> {
-        let faulty = Faulty::new(Arc::clone(&self.store) as Arc<dyn TableStore>, self.faults.clone());
-        Ok(JoinCache::new(Table::new(Metered::new(faulty, self.meter.clone()), "Airlines")?, options))
+        let faulty = Faulty::new(
+            Arc::clone(&self.store) as Arc<dyn TableStore>,
+            self.faults.clone(),
+        );
+        Ok(JoinCache::new(
+            Table::new(Metered::new(faulty, self.meter.clone()), "Airlines")?,
+            options,
+        ))
     }
 
     /// Delays the answer of the next read of this kind by a second.
     fn delay(&self, kind: OperationKind) {
-        self.faults.add(FaultRule::new(Fault::DelayAnswer(Duration::from_secs(1))).on(kind).nth(1));
+        self.faults.add(
+            FaultRule::new(Fault::DelayAnswer(Duration::from_secs(1)))
+                .on(kind)
+                .nth(1),
+        );
     }
 
     async fn change(&self, code: u32) -> Result<()> {
-        self.table()?.upsert(&Airline { code, planes: 2 }).await.map(drop)
+        self.table()?
+            .upsert(&Airline { code, planes: 2 })
+            .await
+            .map(drop)
     }
 }
 
 async fn planes(cache: &JoinCache<Airline>, code: u32) -> Result<Option<i32>> {
-    Ok(cache.get(Airline::key(code)?).await?.map(|airline| airline.planes))
+    Ok(cache
+        .get(Airline::key(code)?)
+        .await?
+        .map(|airline| airline.planes))
 }
 
 #[tokio::test]
@@ -112,7 +132,11 @@ async fn after_forget_a_read_in_flight_is_not_used() -> Result<()> {
         assert_eq!(before?, Some(1), "clear: {clears}");
         assert_eq!(after?, Some(2), "clear: {clears}");
         assert_eq!(rig.meter.total(), 2);
-        assert_eq!(planes(&cache, 0).await?, Some(2), "the earlier read is not cached");
+        assert_eq!(
+            planes(&cache, 0).await?,
+            Some(2),
+            "the earlier read is not cached"
+        );
         assert_eq!(rig.meter.total(), 2);
     }
     Ok(())
@@ -141,7 +165,11 @@ async fn a_load_does_not_replace_newer_values() -> Result<()> {
         assert_eq!(read?, Some(2), "clear: {clears}");
         assert_eq!(planes(&cache, 0).await?, Some(2), "clear: {clears}");
         assert_eq!(planes(&cache, 1).await?, Some(2), "clear: {clears}");
-        assert_eq!(cache.load(&all).await?, 3, "the next load adds all entities");
+        assert_eq!(
+            cache.load(&all).await?,
+            3,
+            "the next load adds all entities"
+        );
     }
     Ok(())
 }

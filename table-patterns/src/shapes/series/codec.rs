@@ -43,7 +43,12 @@ pub trait SlotCodec<V>: Send + Sync + 'static {
 
 impl<V: Property> SlotCodec<V> for Plain {
     fn suffixes() -> Vec<&'static str> {
-        const { assert!(!V::OPTIONAL, "a slot without a value is missing: use the type without `Option`") };
+        const {
+            assert!(
+                !V::OPTIONAL,
+                "a slot without a value is missing: use the type without `Option`"
+            )
+        };
         vec![""]
     }
 
@@ -52,11 +57,16 @@ impl<V: Property> SlotCodec<V> for Plain {
     }
 
     fn write(slot: &str, value: &V, row: &mut Properties) -> Result<()> {
-        value.write(PropertySink::new(row, slot, false)).map_err(|e| unstorable(slot, &e))
+        value
+            .write(PropertySink::new(row, slot, false))
+            .map_err(|e| unstorable(slot, &e))
     }
 
     fn read(slot: &str, row: &Entity) -> Result<Option<V>> {
-        row.get(slot).map(V::read).transpose().map_err(|e| type_mismatch(slot, row, &e))
+        row.get(slot)
+            .map(V::read)
+            .transpose()
+            .map_err(|e| type_mismatch(slot, row, &e))
     }
 }
 
@@ -75,13 +85,19 @@ impl<V: Serialize + DeserializeOwned + Send + Sync + 'static> SlotCodec<V> for J
             .map_err(|e| unstorable(slot, &e))?;
         // The codec writes `null` as no property, and a merge would then leave the old value.
         if row.as_packed().len() == before {
-            return Err(Error::invalid_value(slot, "`null` cannot be merged: remove the value with `clear`"));
+            return Err(Error::invalid_value(
+                slot,
+                "`null` cannot be merged: remove the value with `clear`",
+            ));
         }
         Ok(())
     }
 
     fn read(slot: &str, row: &Entity) -> Result<Option<V>> {
-        row.get(slot).map(<Self as Codec<V>>::read).transpose().map_err(|e| type_mismatch(slot, row, &e))
+        row.get(slot)
+            .map(<Self as Codec<V>>::read)
+            .transpose()
+            .map_err(|e| type_mismatch(slot, row, &e))
     }
 }
 
@@ -104,7 +120,11 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
     }
 
     fn encrypted() -> Vec<&'static str> {
-        V::PROPERTIES.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
+        V::PROPERTIES
+            .iter()
+            .filter(|p| p.encrypted)
+            .map(|p| p.name)
+            .collect()
     }
 
     fn max_bytes() -> usize {
@@ -128,7 +148,12 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
         if fields.is_empty() {
             return Ok(None);
         }
-        V::read(&Entity::from_parts(row.key().clone(), fields), std::any::type_name::<V>(), "").map(Some)
+        V::read(
+            &Entity::from_parts(row.key().clone(), fields),
+            std::any::type_name::<V>(),
+            "",
+        )
+        .map(Some)
     }
 }
 
@@ -154,9 +179,18 @@ const fn max_size(edm: EdmType) -> usize {
 }
 
 fn unstorable(slot: &str, error: &ValueError) -> Error {
-    Error::invalid_value(slot, format!("expected {}, found {}", error.expected(), error.found()))
+    Error::invalid_value(
+        slot,
+        format!("expected {}, found {}", error.expected(), error.found()),
+    )
 }
 
 fn type_mismatch(slot: &str, row: &Entity, error: &ValueError) -> Error {
-    Error::decode("data series", row.key(), slot, error.expected(), error.found())
+    Error::decode(
+        "data series",
+        row.key(),
+        slot,
+        error.expected(),
+        error.found(),
+    )
 }

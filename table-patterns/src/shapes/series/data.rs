@@ -48,7 +48,13 @@ pub struct DataSeries<S, V, C = Plain> {
 impl<S, V, C> Clone for DataSeries<S, V, C> {
     fn clone(&self) -> Self {
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
-        Self { store, table, layout: Arc::clone(&self.layout), attempts: self.attempts, of: PhantomData }
+        Self {
+            store,
+            table,
+            layout: Arc::clone(&self.layout),
+            attempts: self.attempts,
+            of: PhantomData,
+        }
     }
 }
 
@@ -79,9 +85,18 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     {
         let (store, table) = (store.into_shared(), table.try_into().map_err(Into::into)?);
         let encrypted = encrypted_properties::<S, V, C>(&slots);
-        store.check_encrypts(&table, &encrypted.iter().map(String::as_str).collect::<Vec<_>>())?;
+        store.check_encrypts(
+            &table,
+            &encrypted.iter().map(String::as_str).collect::<Vec<_>>(),
+        )?;
         let layout = Arc::new(Layout::new::<V, C>(slots)?);
-        Ok(Self { store, table, layout, attempts: Conflicts::ATTEMPTS, of: PhantomData })
+        Ok(Self {
+            store,
+            table,
+            layout,
+            attempts: Conflicts::ATTEMPTS,
+            of: PhantomData,
+        })
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -103,9 +118,14 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
         let layout = Arc::try_unwrap(self.layout);
         let layout = layout.map_err(|_| {
-            Error::invalid_request("the handle was cloned: set the slots per row before the first clone")
+            Error::invalid_request(
+                "the handle was cloned: set the slots per row before the first clone",
+            )
         })?;
-        Ok(Self { layout: Arc::new(layout.with_slots_per_row(slots)?), ..self })
+        Ok(Self {
+            layout: Arc::new(layout.with_slots_per_row(slots)?),
+            ..self
+        })
     }
 
     /// Sets how often an update is attempted if other writers change the row first; at least 1, by default 10.
@@ -126,21 +146,30 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// A slot that is not in the set; a value that cannot be stored; errors of the store.
     pub async fn set(&self, series: &Key, slot: S::Slot, value: &V) -> Result<()> {
         let (row, patch) = self.patch(&slot, value)?;
-        let merge = Operation::InsertOrMerge(Entity::from_parts(self.layout.key(series, row)?, patch));
-        plain::write(&*self.store, &self.table, merge).await.map(drop)
+        let merge =
+            Operation::InsertOrMerge(Entity::from_parts(self.layout.key(series, row)?, patch));
+        plain::write(&*self.store, &self.table, merge)
+            .await
+            .map(drop)
     }
 
     /// Sets several slots atomically. 1 request; 0 for no values. If a slot comes twice, the last value counts.
     ///
     /// # Errors
     /// As [`set`](Self::set); more rows or bytes than a group transaction takes.
-    pub async fn set_many(&self, series: &Key, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<()> {
+    pub async fn set_many(
+        &self,
+        series: &Key,
+        values: impl IntoIterator<Item = (S::Slot, V)>,
+    ) -> Result<()> {
         let mut merges = Vec::new();
         for (row, patch) in self.patches(values)? {
             let key = self.layout.key(series, row)?;
             merges.push(Operation::InsertOrMerge(Entity::from_parts(key, patch)));
         }
-        plain::write_together(&*self.store, &self.table, &merges).await.map(drop)
+        plain::write_together(&*self.store, &self.table, &merges)
+            .await
+            .map(drop)
     }
 
     /// Reads the whole series. A series that was never written is empty. 1 request per 1000 rows.
@@ -155,7 +184,10 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
                 values[index] = C::read(&self.slots().name(index), &entity)?;
             }
         }
-        Ok(Series { layout: Arc::clone(&self.layout), values })
+        Ok(Series {
+            layout: Arc::clone(&self.layout),
+            values,
+        })
     }
 
     /// Reads one slot; `None` if it is missing. 1 request.
@@ -184,7 +216,11 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let stored = self.row_of(series, index).await?;
-            let value = change(stored.as_ref().map_or(Ok(None), |row| C::read(&name, row))?)?;
+            let value = change(
+                stored
+                    .as_ref()
+                    .map_or(Ok(None), |row| C::read(&name, row))?,
+            )?;
             let (row, patch) = self.patch(&slot, &value)?;
             let patch = Entity::from_parts(self.layout.key(series, row)?, patch);
             let operation = match stored {
@@ -209,7 +245,10 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     }
 
     /// The properties that set several slots, by row.
-    fn patches(&self, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<BTreeMap<usize, Properties>> {
+    fn patches(
+        &self,
+        values: impl IntoIterator<Item = (S::Slot, V)>,
+    ) -> Result<BTreeMap<usize, Properties>> {
         let mut rows = BTreeMap::<usize, Properties>::new();
         for (slot, value) in values {
             let (row, patch) = self.patch(&slot, &value)?;
@@ -222,7 +261,13 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     async fn row_of(&self, series: &Key, index: usize) -> Result<Option<Entity>> {
         let name = self.slots().name(index);
         let select = Select::new(C::suffixes().iter().map(|suffix| format!("{name}{suffix}")));
-        self.store.get(&self.table, &self.layout.key(series, self.layout.row_of(index))?, Some(&select)).await
+        self.store
+            .get(
+                &self.table,
+                &self.layout.key(series, self.layout.row_of(index))?,
+                Some(&select),
+            )
+            .await
     }
 
     /// Reads the stored rows with their numbers. 1 request per 1000 rows.
@@ -233,7 +278,9 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         }
         let query = Query::new().with_filter(self.layout.range(series)?);
         let rows = self.store.query_all(&self.table, &query).await?.into_iter();
-        Ok(rows.filter_map(|row| Some((self.layout.row_at(series, row.key())?, row))).collect())
+        Ok(rows
+            .filter_map(|row| Some((self.layout.row_at(series, row.key())?, row)))
+            .collect())
     }
 
     /// Removes the value of a slot. Returns whether the slot had a value. 2 requests, and 2 per conflict.
@@ -245,8 +292,12 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let key = self.layout.key(series, self.layout.row_of(index))?;
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let Some(entity) = self.store.get(&self.table, &key, None).await? else { return Ok(false) };
-            let Some(operation) = self.remove_slot(entity, index)? else { return Ok(false) };
+            let Some(entity) = self.store.get(&self.table, &key, None).await? else {
+                return Ok(false);
+            };
+            let Some(operation) = self.remove_slot(entity, index)? else {
+                return Ok(false);
+            };
             match plain::write(&*self.store, &self.table, operation).await {
                 Err(error) => conflicts.wait(with_entity_key(series, error)).await?,
                 Ok(_) => return Ok(true),
@@ -266,7 +317,9 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         loop {
             match self.delete_rows(series).await {
                 // Another process has deleted some of the rows. The rest is read again.
-                Err(error) if error.is_conflict() && self.layout.rows() > 1 => conflicts.wait(error).await?,
+                Err(error) if error.is_conflict() && self.layout.rows() > 1 => {
+                    conflicts.wait(error).await?
+                }
                 // After a lost answer, a missing row may be the row that this call has deleted: that error stays ambiguous.
                 Err(error) if error.is_gone() => return Ok(false),
                 deleted => return deleted,
@@ -277,12 +330,15 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     async fn delete_rows(&self, series: &Key) -> Result<bool> {
         if self.layout.rows() <= 1 {
             let delete = Operation::Delete(series.clone(), IfMatch::Any);
-            return plain::write(&*self.store, &self.table, delete).await.map(|_| true);
+            return plain::write(&*self.store, &self.table, delete)
+                .await
+                .map(|_| true);
         }
         let rows = self.stored_rows(series).await?;
         // A crash between two groups leaves the later rows, which are still rows of the series: a repeated call deletes them.
         for chunk in rows.chunks(GROUP_OPERATIONS) {
-            let delete = |(_, entity): &(_, Entity)| Operation::Delete(entity.key().clone(), IfMatch::Any);
+            let delete =
+                |(_, entity): &(_, Entity)| Operation::Delete(entity.key().clone(), IfMatch::Any);
             let deletions: Vec<_> = chunk.iter().map(delete).collect();
             plain::write_together(&*self.store, &self.table, &deletions).await?;
         }
@@ -309,7 +365,9 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
 fn encrypted_properties<S: SlotSet, V, C: SlotCodec<V>>(slots: &S) -> Vec<String> {
     let of_slot = |index| {
         let slot = slots.name(index);
-        C::encrypted().into_iter().map(move |suffix| format!("{slot}{suffix}"))
+        C::encrypted()
+            .into_iter()
+            .map(move |suffix| format!("{slot}{suffix}"))
     };
     (0..slots.count()).flat_map(of_slot).collect()
 }

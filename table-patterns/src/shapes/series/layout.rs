@@ -42,12 +42,18 @@ impl<S: SlotSet> Layout<S> {
         }
         let by_count = max_slots(properties);
         // By the largest values, so that a row with every slot can always be stored.
-        let by_bytes = (ENTITY_BYTES - SPARE_BYTES) / (properties * PROPERTY_BYTES + C::max_bytes());
+        let by_bytes =
+            (ENTITY_BYTES - SPARE_BYTES) / (properties * PROPERTY_BYTES + C::max_bytes());
         match by_count.min(by_bytes) {
             0 => Err(Error::invalid_request(
                 "the largest value of a slot does not fit into a row: use a smaller type, or a row per value",
             )),
-            per_row => Self { slots, per_row, properties }.checked(),
+            per_row => Self {
+                slots,
+                per_row,
+                properties,
+            }
+            .checked(),
         }
     }
 
@@ -63,7 +69,11 @@ impl<S: SlotSet> Layout<S> {
         if slots == 0 || slots > max {
             return Err(Error::limit("slots in a row of a series", max, slots));
         }
-        Self { per_row: slots, ..self }.checked()
+        Self {
+            per_row: slots,
+            ..self
+        }
+        .checked()
     }
 
     /// The number of rows.
@@ -73,8 +83,13 @@ impl<S: SlotSet> Layout<S> {
 
     /// The number of a slot, from 0.
     pub(super) fn index(&self, slot: &S::Slot) -> Result<usize> {
-        let found = self.slots.index(slot).filter(|index| *index < self.slots.count());
-        found.ok_or_else(|| Error::invalid_request(format!("{slot:?} is not a slot of {:?}", self.slots)))
+        let found = self
+            .slots
+            .index(slot)
+            .filter(|index| *index < self.slots.count());
+        found.ok_or_else(|| {
+            Error::invalid_request(format!("{slot:?} is not a slot of {:?}", self.slots))
+        })
     }
 
     /// The number of the row that has a slot.
@@ -91,7 +106,10 @@ impl<S: SlotSet> Layout<S> {
     pub(super) fn key(&self, series: &Key, row: usize) -> Result<Key> {
         match row {
             0 => Ok(series.clone()),
-            row => Key::new(series.partition(), format!("{}!{row:0DIGITS$}", series.row())),
+            row => Key::new(
+                series.partition(),
+                format!("{}!{row:0DIGITS$}", series.row()),
+            ),
         }
     }
 
@@ -109,7 +127,10 @@ impl<S: SlotSet> Layout<S> {
 
     /// The filter for all rows of a series.
     pub(super) fn range(&self, series: &Key) -> Result<Filter> {
-        let (first, last) = (self.key(series, 0)?, self.key(series, self.rows().saturating_sub(1))?);
+        let (first, last) = (
+            self.key(series, 0)?,
+            self.key(series, self.rows().saturating_sub(1))?,
+        );
         Ok(Filter::eq(Filter::PARTITION_KEY, series.partition())
             .and(Filter::ge(Filter::ROW_KEY, first.row()))
             .and(Filter::le(Filter::ROW_KEY, last.row())))
@@ -130,7 +151,11 @@ fn check_names<S: SlotSet, V, C: SlotCodec<V>>(slots: &S) -> Result<()> {
         for suffix in &suffixes {
             let name = format!("{slot}{suffix}");
             if !names.insert(name.clone()) {
-                return Err(Error::invalid_name("slot", &name, "two slots have this property: rename one"));
+                return Err(Error::invalid_name(
+                    "slot",
+                    &name,
+                    "two slots have this property: rename one",
+                ));
             }
         }
     }

@@ -63,8 +63,8 @@ impl Days {
     /// The calendar does not have the year.
     pub fn of_year(year: i32) -> Result<Self> {
         let first = NaiveDate::from_ymd_opt(year, 1, 1);
-        let first =
-            first.ok_or_else(|| Error::invalid_request(format!("the calendar has no year {year}")))?;
+        let first = first
+            .ok_or_else(|| Error::invalid_request(format!("the calendar has no year {year}")))?;
         Ok(Self { first })
     }
 }
@@ -107,7 +107,11 @@ pub struct Numbered {
 impl Numbered {
     /// A set of `count` slots, whose names start with a prefix.
     pub const fn new(prefix: &'static str, count: usize) -> Self {
-        Self { prefix, count, digits: 1 }
+        Self {
+            prefix,
+            count,
+            digits: 1,
+        }
     }
 
     /// Sets the minimal number of digits in a name, with leading zeros: for rows of other programs. Do not change the

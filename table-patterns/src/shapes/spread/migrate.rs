@@ -39,13 +39,20 @@ impl<T: TableEntity> SpreadTable<T> {
                 "the previous number of buckets is unknown: give it (`SpreadTable::with_previous`)",
             ));
         }
-        let moves = self.rows.query().stream().map(|row| async { self.migrate_row(row?).await });
+        let moves = self
+            .rows
+            .query()
+            .stream()
+            .map(|row| async { self.migrate_row(row?).await });
         let count = |mut done: Migrated, moved: bool| async move {
             done.looked += 1;
             done.moved += u64::from(moved);
             Ok(done)
         };
-        moves.buffer_unordered(self.concurrency).try_fold(Migrated::default(), count).await
+        moves
+            .buffer_unordered(self.concurrency)
+            .try_fold(Migrated::default(), count)
+            .await
     }
 
     /// Moves one row: marks it, inserts the new row, deletes the old row. Returns whether the row was moved.
@@ -60,9 +67,17 @@ impl<T: TableEntity> SpreadTable<T> {
         }
         if self.previous_key(&key)?.as_ref() != Some(&place) {
             let expected = "the present or the previous bucket";
-            return Err(Error::decode(T::SCHEMA.rust_name, &place, "PartitionKey", expected, "another"));
+            return Err(Error::decode(
+                T::SCHEMA.rust_name,
+                &place,
+                "PartitionKey",
+                expected,
+                "another",
+            ));
         }
-        let Some((row, version)) = self.mark(row, &place).await? else { return Ok(false) };
+        let Some((row, version)) = self.mark(row, &place).await? else {
+            return Ok(false);
+        };
         let mut moved = row.entity.with_key(new);
         moved.properties_mut().remove(MOVING);
         // The mark keeps the copy true: writers wait for the migration, so the old row has not changed since it was read.
@@ -77,14 +92,21 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Marks the old row, which stops its writers. Returns the row and its version with the mark; `None` if the row was
     /// deleted.
-    async fn mark(&self, mut row: SpreadRow<T>, place: &Key) -> Result<Option<(SpreadRow<T>, IfMatch)>> {
+    async fn mark(
+        &self,
+        mut row: SpreadRow<T>,
+        place: &Key,
+    ) -> Result<Option<(SpreadRow<T>, IfMatch)>> {
         loop {
             if row.is_moving() {
                 let version = row.entity.version()?;
                 return Ok(Some((row, version)));
             }
             let mark = Entity::from(place.clone()).with(MOVING, true);
-            match self.write(Operation::Merge(mark, row.entity.version()?)).await {
+            match self
+                .write(Operation::Merge(mark, row.entity.version()?))
+                .await
+            {
                 Ok(written) => {
                     let etag = written.etag.ok_or_else(|| Error::missing_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
@@ -113,7 +135,12 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Entity not found; errors of the store; precondition failed, after the last attempt; the entity at the target has a
     /// later schema version; source and target are the same.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
+    pub async fn move_to(
+        &self,
+        key: impl KeyOf<T>,
+        target: &Self,
+        to: impl KeyOf<T>,
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(own_key_error(&key));
@@ -131,7 +158,13 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
-    async fn try_move(&self, key: &Key, target: &Self, to: &Key, copy: &mut Option<MovedCopy>) -> Result<()> {
+    async fn try_move(
+        &self,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+        copy: &mut Option<MovedCopy>,
+    ) -> Result<()> {
         let row = self.existing(key).await?;
         if row.is_moving() {
             return Err(self.moving(key));
@@ -141,18 +174,22 @@ impl<T: TableEntity> SpreadTable<T> {
         moved.properties_mut().remove(MOVING);
         let written = match target.upsert_logical(moved).await {
             // A conflict at the target must not look like a missing source, which ends the move.
-            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(target.name(), to)),
+            Err(error) if error.is_conflict() => {
+                return Err(Error::precondition_failed(target.name(), to));
+            }
             written => written?,
         };
         *copy = Some(MovedCopy::over_anything(written.etag));
-        let delete = |_: &SpreadRow<T>, key: Key, version: IfMatch| Ok(Operation::Delete(key, version));
+        let delete =
+            |_: &SpreadRow<T>, key: Key, version: IfMatch| Ok(Operation::Delete(key, version));
         self.write_at_place(key, &version, delete).await.map(drop)
     }
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, to: &Key, copy: Option<MovedCopy>, error: Error) -> Error {
         let Some(copy) = copy else { return error };
-        copy.remove_after(error, |version| self.delete(to, version)).await
+        copy.remove_after(error, |version| self.delete(to, version))
+            .await
     }
 }
 
@@ -168,13 +205,25 @@ pub(crate) async fn is_there(
 ) -> Result<bool> {
     // The backtick follows the underscore, so the range has every prefix of four digits.
     let bound = |text: &str| text.to_owned();
-    let buckets = Range { from: Bound::Included(bound("0000_")), to: Bound::Excluded(bound("9999`")) };
-    let keys = KeyBounds { partition: buckets, row: row.map_or(Range::ALL, Range::single) }.to_filter();
-    let query = Query { filter: keys, select: Some(Select::new([Filter::PARTITION_KEY])), top: None };
+    let buckets = Range {
+        from: Bound::Included(bound("0000_")),
+        to: Bound::Excluded(bound("9999`")),
+    };
+    let keys = KeyBounds {
+        partition: buckets,
+        row: row.map_or(Range::ALL, Range::single),
+    }
+    .to_filter();
+    let query = Query {
+        filter: keys,
+        select: Some(Select::new([Filter::PARTITION_KEY])),
+        top: None,
+    };
     let mut from = None;
     for _ in 0..MAX_PAGES {
         let page = store.query(table, &query, from.as_ref()).await?;
-        let is_bucket = |key: &Key| logical_key(key).is_some_and(|key| key.partition() == partition);
+        let is_bucket =
+            |key: &Key| logical_key(key).is_some_and(|key| key.partition() == partition);
         if page.items.iter().any(|entity| is_bucket(entity.key())) {
             return Ok(true);
         }
@@ -215,7 +264,10 @@ impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
         for UpgradeRow { entity: stored, .. } in std::mem::take(&mut page.rows) {
             let key = stored.key().clone();
             match SpreadRow::<T>::from_entity(stored.clone()) {
-                Ok(row) => page.rows.push(UpgradeRow { entity: row.entity, state: Some(Arc::new(stored)) }),
+                Ok(row) => page.rows.push(UpgradeRow {
+                    entity: row.entity,
+                    state: Some(Arc::new(stored)),
+                }),
                 Err(error) => page.unreadable.push(UnreadableEntity { key, error }),
             }
         }
@@ -232,7 +284,8 @@ impl<T: TableEntity> UpgradeRows<T> for SpreadTable<T> {
             }
             let (place, version) = (self.place_of(&row)?, row.entity.version()?);
             let new = upgraded(&old, &row.decode()?)?;
-            self.write(Operation::Replace(new.with_key(place), version)).await
+            self.write(Operation::Replace(new.with_key(place), version))
+                .await
         };
         let all = self.clone().with_hidden();
         upgrade_one(first, all.update(key, |_| Ok(()))).await

@@ -13,16 +13,25 @@ const PREFIX: usize = 5;
 
 /// The bucket of a row.
 pub(super) fn bucket(row: &str, spread: Spread) -> u32 {
-    let hash: [u8; 32] = Sha256::new().chain_update(spread.salt).chain_update(row).finalize().into();
+    let hash: [u8; 32] = Sha256::new()
+        .chain_update(spread.salt)
+        .chain_update(row)
+        .finalize()
+        .into();
     // A hash has 32 bytes, so it has a first chunk of 8.
-    let start = hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    let start = hash
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes));
     // The remainder is less than the number of buckets, which is a `u32`.
     (start % u64::from(spread.buckets.max(1))) as u32
 }
 
 /// The stored key of an entity.
 pub(super) fn stored_key(key: &Key, spread: Spread) -> Result<Key> {
-    Key::new(stored_partition(key.partition(), bucket(key.row(), spread)), key.row())
+    Key::new(
+        stored_partition(key.partition(), bucket(key.row(), spread)),
+        key.row(),
+    )
 }
 
 /// The stored PartitionKey of a bucket.
@@ -34,7 +43,10 @@ pub(super) fn stored_partition(partition: &str, bucket: u32) -> String {
 pub(super) fn logical_key(key: &Key) -> Option<Key> {
     let (prefix, partition) = key.partition().split_at_checked(PREFIX)?;
     let digits = prefix.strip_suffix('_')?;
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| Key::new(partition, key.row()).ok())?
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| Key::new(partition, key.row()).ok())?
 }
 
 /// The mark on a row that is being moved to another bucket. Readers ignore the mark; writers wait.
@@ -70,16 +82,29 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
     }
 
     fn requirements() -> Requirements {
-        Requirements { spread: None, ..T::requirements() }
+        Requirements {
+            spread: None,
+            ..T::requirements()
+        }
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
         let partition = entity.key().partition().to_owned();
         let key = logical_key(entity.key()).ok_or_else(|| {
             let expected = "a bucket before the key, as in `0007_Sales`";
-            Error::decode(T::SCHEMA.rust_name, entity.key(), "PartitionKey", expected, &*partition)
+            Error::decode(
+                T::SCHEMA.rust_name,
+                entity.key(),
+                "PartitionKey",
+                expected,
+                &*partition,
+            )
         })?;
-        Ok(Self { entity: entity.with_key(key), partition, of: PhantomData })
+        Ok(Self {
+            entity: entity.with_key(key),
+            partition,
+            of: PhantomData,
+        })
     }
 }
 
@@ -106,7 +131,10 @@ mod tests {
     fn buckets_follow_the_documented_formula() {
         let rows = ["", "a", "000001", "2013-01-01_1545_EWR", "\u{E4}"];
         assert_eq!(rows.map(|row| bucket(row, 16.into())), [4, 10, 0, 15, 12]);
-        let salted = Spread { buckets: 16, salt: "events" };
+        let salted = Spread {
+            buckets: 16,
+            salt: "events",
+        };
         assert_eq!(rows.map(|row| bucket(row, salted)), SALTED);
     }
 
@@ -116,7 +144,10 @@ mod tests {
     #[test]
     fn stored_keys_round_trip() {
         let key = Key::new("", "r").unwrap();
-        assert_eq!(logical_key(&stored_key(&key, 7.into()).unwrap()), Some(key.clone()));
+        assert_eq!(
+            logical_key(&stored_key(&key, 7.into()).unwrap()),
+            Some(key.clone())
+        );
         assert_eq!(logical_key(&key), None);
         assert_eq!(logical_key(&Key::new("00a1_x", "r").unwrap()), None);
     }

@@ -22,7 +22,8 @@ use crate::rows::{readable, stream_readable};
 /// A row, or the reason why it cannot be read.
 type Read<T> = std::result::Result<SpreadRow<T>, UnreadableEntity>;
 type Rows<I> = Pin<Box<dyn Stream<Item = Result<I>> + Send>>;
-pub(super) type Narrow<T> = Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
+pub(super) type Narrow<T> =
+    Arc<dyn Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>> + Send + Sync>;
 
 /// The number of entities in a page without a limit.
 const PAGE: usize = 1000;
@@ -51,7 +52,12 @@ pub struct SpreadQuery<T> {
 impl<T: TableEntity> SpreadTable<T> {
     /// A query of a logical partition, which the caller can narrow. No request. See [`SpreadQuery`].
     pub fn query(&self) -> SpreadQuery<T> {
-        SpreadQuery { table: self.clone(), of: None, narrow: Arc::new(|rows| rows), limit: None }
+        SpreadQuery {
+            table: self.clone(),
+            of: None,
+            narrow: Arc::new(|rows| rows),
+            limit: None,
+        }
     }
 
     /// The rows of a logical partition in the order of their RowKeys.
@@ -61,10 +67,13 @@ impl<T: TableEntity> SpreadTable<T> {
         narrow: &Narrow<T>,
     ) -> impl Stream<Item = Result<SpreadRow<T>>> + Send + use<T> {
         let rows = |key: PartitionKey| {
-            let rows = narrow(self.table.query().require_order().prefetch()).partition(key).stream();
+            let rows = narrow(self.table.query().require_order().prefetch())
+                .partition(key)
+                .stream();
             rows.map_ok(Ok).boxed()
         };
-        self.of_buckets(of, &rows).map(|row| row?.map_err(|unreadable| unreadable.error))
+        self.of_buckets(of, &rows)
+            .map(|row| row?.map_err(|unreadable| unreadable.error))
     }
 
     /// The rows of a logical partition in the order of their RowKeys, with the unreadable ones. Reads at most `limit` of each bucket, as far
@@ -76,7 +85,12 @@ impl<T: TableEntity> SpreadTable<T> {
         limit: usize,
     ) -> impl Stream<Item = Result<Read<T>>> + Send + use<T> {
         self.of_buckets(of, &|key| {
-            readable_rows(narrow(self.table.query().require_order()).partition(key).limit_to(limit), limit)
+            readable_rows(
+                narrow(self.table.query().require_order())
+                    .partition(key)
+                    .limit_to(limit),
+                limit,
+            )
         })
     }
 
@@ -104,11 +118,16 @@ impl<T: TableEntity> SpreadTable<T> {
 fn readable_rows<T: TableEntity>(query: TableQuery<SpreadRow<T>>, limit: usize) -> Rows<Read<T>> {
     let state = Some((query, None, limit, CycleDetector::default()));
     let pages = stream::try_unfold(state, |state| async move {
-        let Some((query, from, left, mut cycles)) = state else { return Ok::<_, Error>(None) };
+        let Some((query, from, left, mut cycles)) = state else {
+            return Ok::<_, Error>(None);
+        };
         let ReadablePage { page, unreadable } = query.readable_page(from.as_ref()).await?;
         let unreadable = unreadable.into_iter().map(|row| {
             // As the readable rows: with the logical key.
-            Err(UnreadableEntity { key: logical_key(&row.key).unwrap_or(row.key), ..row })
+            Err(UnreadableEntity {
+                key: logical_key(&row.key).unwrap_or(row.key),
+                ..row
+            })
         });
         let mut rows: Vec<Read<T>> = page.items.into_iter().map(Ok).chain(unreadable).collect();
         rows.sort_by(|a, b| key_order::compare(row_key(a), row_key(b)));
@@ -169,7 +188,10 @@ impl<T: TableEntity> SpreadQuery<T> {
             None => stream::iter([Err(without_partition())]).boxed(),
         };
         let rows: Rows<SpreadRow<T>> = rows;
-        Box::pin(rows.map(|row| row.and_then(SpreadRow::decode)).take(self.limit.unwrap_or(usize::MAX)))
+        Box::pin(
+            rows.map(|row| row.and_then(SpreadRow::decode))
+                .take(self.limit.unwrap_or(usize::MAX)),
+        )
     }
 
     /// Reads all results into memory.
@@ -194,7 +216,9 @@ impl<T: TableEntity> SpreadQuery<T> {
     /// # Errors
     /// As [`stream`](Self::stream).
     pub async fn count(&self) -> Result<usize> {
-        self.stream().try_fold(0, |count, _| std::future::ready(Ok(count + 1))).await
+        self.stream()
+            .try_fold(0, |count, _| std::future::ready(Ok(count + 1)))
+            .await
     }
 
     /// Reads one page, from the start or from a continuation token: as many entities as the [`limit`](Self::limit), or 1000.
@@ -203,11 +227,15 @@ impl<T: TableEntity> SpreadQuery<T> {
     /// # Errors
     /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
-        let merged =
-            |of: &PartitionKey, narrow: &Narrow<T>, _| self.table.merged(of, narrow).map_ok(Ok).boxed();
+        let merged = |of: &PartitionKey, narrow: &Narrow<T>, _| {
+            self.table.merged(of, narrow).map_ok(Ok).boxed()
+        };
         let (rows, continuation) = self.page_of_rows(from, merged).await?;
         let decode = |row: Read<T>| row.map_err(|unreadable| unreadable.error)?.decode();
-        Ok(Page { items: rows.into_iter().map(decode).collect::<Result<_>>()?, continuation })
+        Ok(Page {
+            items: rows.into_iter().map(decode).collect::<Result<_>>()?,
+            continuation,
+        })
     }
 
     /// Reads one page like [`page`](Self::page), and lists the rows of it that cannot be read, with keys and errors: rows that are not a `T`, and
@@ -236,9 +264,12 @@ impl<T: TableEntity> SpreadQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
-        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
-            query.readable_page(from.as_ref()).await
-        })
+        stream_readable(
+            self.clone(),
+            self.limit,
+            Self::limit,
+            |query, from| async move { query.readable_page(from.as_ref()).await },
+        )
     }
 
     /// The rows of a page.
@@ -248,7 +279,11 @@ impl<T: TableEntity> SpreadQuery<T> {
         merged: impl FnOnce(&PartitionKey, &Narrow<T>, usize) -> Rows<Read<T>>,
     ) -> Result<(Vec<Read<T>>, Option<Continuation>)> {
         let of = self.of.as_ref().ok_or_else(without_partition)?;
-        let (store, name, query) = (self.table.store(), self.table.name(), self.fingerprinted(of)?);
+        let (store, name, query) = (
+            self.table.store(),
+            self.table.name(),
+            self.fingerprinted(of)?,
+        );
         let after = match from {
             Some(from) => Some(from.position(store.profile(), name, &query)?.first.clone()),
             None => None,
@@ -263,12 +298,27 @@ impl<T: TableEntity> SpreadQuery<T> {
                 Arc::new(move |rows| bounded(rows).raw_filter(Filter::gt(Filter::ROW_KEY, &*after)))
             }
         };
-        let mut rows: Vec<Read<T>> = merged(of, &narrow, with_next).take(with_next).try_collect().await?;
+        let mut rows: Vec<Read<T>> = merged(of, &narrow, with_next)
+            .take(with_next)
+            .try_collect()
+            .await?;
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let last = rows.last().filter(|_| more).map(|row| row_key(row).to_owned());
-        let continuation = last
-            .map(|first| Continuation::new(store.profile(), name, &query, Position { first, second: None }));
+        let last = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| row_key(row).to_owned());
+        let continuation = last.map(|first| {
+            Continuation::new(
+                store.profile(),
+                name,
+                &query,
+                Position {
+                    first,
+                    second: None,
+                },
+            )
+        });
         Ok((rows, continuation))
     }
 
@@ -277,12 +327,18 @@ impl<T: TableEntity> SpreadQuery<T> {
     pub(crate) fn identity(&self) -> Result<String> {
         let of = self.of.as_ref().ok_or_else(without_partition)?;
         let query = self.fingerprinted(of)?;
-        Ok(crate::rows::query_identity(self.table.store().profile(), self.table.name(), &query))
+        Ok(crate::rows::query_identity(
+            self.table.store().profile(),
+            self.table.name(),
+            &query,
+        ))
     }
 
     /// The query that identifies this query in a continuation token.
     fn fingerprinted(&self, of: &PartitionKey) -> Result<Query> {
-        let query = (self.narrow)(self.table.table.query()).partition(of.clone()).to_query()?;
+        let query = (self.narrow)(self.table.table.query())
+            .partition(of.clone())
+            .to_query()?;
         Ok(query.with_select(Select::new([SPREAD])))
     }
 
@@ -304,7 +360,12 @@ pub(super) fn without_partition() -> Error {
 impl<T> Clone for SpreadQuery<T> {
     fn clone(&self) -> Self {
         let (table, narrow) = (self.table.clone(), Arc::clone(&self.narrow));
-        Self { table, of: self.of.clone(), narrow, limit: self.limit }
+        Self {
+            table,
+            of: self.of.clone(),
+            narrow,
+            limit: self.limit,
+        }
     }
 }
 
@@ -355,8 +416,17 @@ impl<T: TableEntity> Merge<T> {
         let opened: Vec<BoxFuture<'static, Opened<T>>> = buckets.into_iter().map(open).collect();
         let opened: Vec<Opened<T>> = stream::iter(opened).buffered(concurrency).collect().await;
         let (buckets, first): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let mut this = Self { buckets, next_rows: BinaryHeap::new(), failure: None, last: None, now };
-        first.into_iter().enumerate().for_each(|(bucket, row)| this.push(bucket, row));
+        let mut this = Self {
+            buckets,
+            next_rows: BinaryHeap::new(),
+            failure: None,
+            last: None,
+            now,
+        };
+        first
+            .into_iter()
+            .enumerate()
+            .for_each(|(bucket, row)| this.push(bucket, row));
         this
     }
 
@@ -365,7 +435,11 @@ impl<T: TableEntity> Merge<T> {
         match row {
             Some(Ok(row)) => {
                 let is_old = bucket(row_key(&row), self.now) as usize != number;
-                self.next_rows.push(Reverse(NextRow { row, bucket: number, is_old }));
+                self.next_rows.push(Reverse(NextRow {
+                    row,
+                    bucket: number,
+                    is_old,
+                }));
             }
             Some(Err(error)) => self.failure = Some(error),
             None => {}
@@ -397,7 +471,8 @@ impl<T: TableEntity> Merge<T> {
 impl<T> Ord for NextRow<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         let rows = key_order::compare(row_key(&self.row), row_key(&other.row));
-        rows.then(self.is_old.cmp(&other.is_old)).then(self.bucket.cmp(&other.bucket))
+        rows.then(self.is_old.cmp(&other.is_old))
+            .then(self.bucket.cmp(&other.bucket))
     }
 }
 

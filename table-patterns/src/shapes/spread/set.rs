@@ -34,7 +34,10 @@ impl<T: TableEntity> SpreadQuery<T> {
     ///
     /// # Errors
     /// As [`delete`](Self::delete). In the summary: an error of `change`, or a change of a key; such an entity is not written.
-    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+    pub async fn update(
+        &self,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
         self.write_set(|row| {
             let old = SpreadRow::<T>::from_stored(&row)?.entity;
             let new = changed(&old, &change)?.with_key(row.key().clone());
@@ -52,7 +55,8 @@ impl<T: TableEntity> SpreadQuery<T> {
         let filter = (self.narrow)(table.table.query()).to_query()?.filter;
         let limit = self.limit.unwrap_or(usize::MAX);
         let rows = table.merged(of, &self.bounded(self.limit)).take(limit);
-        let rows = rows.and_then(|row| ready(table.place_of(&row).map(|place| row.entity.with_key(place))));
+        let rows = rows
+            .and_then(|row| ready(table.place_of(&row).map(|place| row.entity.with_key(place))));
         let write = SetWrite {
             table: table.name(),
             writer: table,
@@ -70,7 +74,9 @@ impl<T: TableEntity> SpreadQuery<T> {
 impl<T: TableEntity> SetWriter for SpreadTable<T> {
     fn check<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<()>> {
         async move {
-            permit_after(&**self.store(), self.name(), T::SCHEMA, self.previous, key).await.map(drop)
+            permit_after(&**self.store(), self.name(), T::SCHEMA, self.previous, key)
+                .await
+                .map(drop)
         }
         .boxed()
     }
@@ -79,11 +85,17 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
         self.store().profile().group_operations
     }
 
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+    fn write<'a>(
+        &'a self,
+        changes: &'a [RowChange],
+    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
         async move {
             let mut operations = Vec::new();
             for change in changes {
-                let (row, mut operation) = (SpreadRow::<T>::from_stored(&change.old)?, change.operation()?);
+                let (row, mut operation) = (
+                    SpreadRow::<T>::from_stored(&change.old)?,
+                    change.operation()?,
+                );
                 if self.must_wait(&row, &operation).await? {
                     // As a conflict: the set operation reads the row again, after a pause.
                     return Err(self.moving(row.entity.key()));
@@ -95,9 +107,12 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
                 // Its error has the logical key.
                 return Ok((vec![SpreadTable::write(self, one.clone()).await?], false));
             }
-            let Some(first) = operations.first() else { return Ok((Vec::new(), false)) };
+            let Some(first) = operations.first() else {
+                return Ok((Vec::new(), false));
+            };
             let (store, table) = (&**self.store(), self.name());
-            let _permitted = permit_after(store, table, T::SCHEMA, self.previous, first.key()).await?;
+            let _permitted =
+                permit_after(store, table, T::SCHEMA, self.previous, first.key()).await?;
             Ok((write_together(store, table, &operations).await?, false))
         }
         .boxed()
@@ -106,8 +121,12 @@ impl<T: TableEntity> SetWriter for SpreadTable<T> {
     /// Looks at the places of the entity: a migration may have moved it.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
         async move {
-            let Some(key) = logical_key(key) else { return Ok(None) };
-            let Some(row) = self.locate(&key).await? else { return Ok(None) };
+            let Some(key) = logical_key(key) else {
+                return Ok(None);
+            };
+            let Some(row) = self.locate(&key).await? else {
+                return Ok(None);
+            };
             let place = self.place_of(&row)?;
             Ok(Some(row.entity.with_key(place)))
         }

@@ -64,7 +64,12 @@ impl<T: TableEntity> SpreadTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let schema = T::SCHEMA;
-        let refuse = |reason: &str| Err(Error::invalid_request(format!("{}: {reason}", schema.rust_name)));
+        let refuse = |reason: &str| {
+            Err(Error::invalid_request(format!(
+                "{}: {reason}",
+                schema.rust_name
+            )))
+        };
         let Some(spread) = schema.spread else {
             return refuse("its keys are not spread: add `#[partition_key(spread = 16)]`");
         };
@@ -74,7 +79,9 @@ impl<T: TableEntity> SpreadTable<T> {
             );
         }
         if !schema.indexes.is_empty() {
-            return refuse("it declares indexes, which a spread table does not maintain: remove them");
+            return refuse(
+                "it declares indexes, which a spread table does not maintain: remove them",
+            );
         }
         let table: Table<SpreadRow<T>> = Table::new(store, name)?;
         Ok(Self {
@@ -106,7 +113,10 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
     #[must_use]
     pub fn with_hidden(self) -> Self {
-        Self { table: self.rows.clone(), ..self }
+        Self {
+            table: self.rows.clone(),
+            ..self
+        }
     }
 
     /// Sets how many requests one call has in flight: first pages of buckets, entities that are
@@ -130,7 +140,10 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// Errors of the store; the row is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
-        self.visible_row(&key.into_key()).await?.map(SpreadRow::decode).transpose()
+        self.visible_row(&key.into_key())
+            .await?
+            .map(SpreadRow::decode)
+            .transpose()
     }
 
     /// Reads the entity, which must exist. Requests as for [`get`](Self::get).
@@ -162,7 +175,10 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// The numbers of all buckets. The previous ones are among them: they have rows until the migration has ended.
     pub(super) fn buckets(&self) -> std::ops::Range<u32> {
-        0..self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets)
+        0..self
+            .previous
+            .map_or(0, |previous| previous.buckets)
+            .max(self.spread.buckets)
     }
 
     /// The table's name.
@@ -181,7 +197,9 @@ impl<T: TableEntity> SpreadTable<T> {
     pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
         let current = stored_key(key, self.spread)?;
         let found = self.rows.get(&current).await?;
-        let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
+        let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else {
+            return Ok(found);
+        };
         match self.rows.get(previous).await? {
             None => self.rows.get(current).await,
             found => Ok(found),
@@ -189,7 +207,9 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     pub(super) async fn existing(&self, key: &Key) -> Result<SpreadRow<T>> {
-        self.locate(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+        self.locate(key)
+            .await?
+            .ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// Finds the row of an entity, unless the entity is hidden from this handle.
@@ -199,7 +219,9 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Finds the row of an entity, which must exist and not be hidden.
     pub(super) async fn existing_visible_row(&self, key: &Key) -> Result<SpreadRow<T>> {
-        self.visible_row(key).await?.ok_or_else(|| Error::entity_not_found(self.name(), key))
+        self.visible_row(key)
+            .await?
+            .ok_or_else(|| Error::entity_not_found(self.name(), key))
     }
 
     /// Whether an entity is hidden from this handle.
@@ -209,7 +231,9 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// The key of the entity in the previous buckets, if it differs.
     pub(super) fn previous_key(&self, key: &Key) -> Result<Option<Key>> {
-        let Some(previous) = self.previous else { return Ok(None) };
+        let Some(previous) = self.previous else {
+            return Ok(None);
+        };
         let (now, before) = (stored_key(key, self.spread)?, stored_key(key, previous)?);
         Ok((now != before).then_some(before))
     }
@@ -217,7 +241,11 @@ impl<T: TableEntity> SpreadTable<T> {
 
 impl<T> Clone for SpreadTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), rows: self.rows.clone(), ..*self }
+        Self {
+            table: self.table.clone(),
+            rows: self.rows.clone(),
+            ..*self
+        }
     }
 }
 

@@ -65,17 +65,25 @@ pub struct HotPartition {
 impl PartitionWatch {
     /// Makes a watch over a window of this length.
     pub fn new(window: Duration) -> Self {
-        Self { counts: Arc::new(Mutex::new(Counts::new(window))) }
+        Self {
+            counts: Arc::new(Mutex::new(Counts::new(window))),
+        }
     }
 
     /// The partitions with more than this share (from 0 to 1) of the requests in the window, largest first.
     pub fn hot(&self, share: f64) -> Vec<HotPartition> {
         let counts = self.lock();
         let (all, total) = (counts.sums(), counts.total());
-        let mut hot: Vec<_> =
-            all.into_iter().map(|(partition, count)| hot_partition(partition, count, total)).collect();
+        let mut hot: Vec<_> = all
+            .into_iter()
+            .map(|(partition, count)| hot_partition(partition, count, total))
+            .collect();
         hot.retain(|partition| partition.share > share);
-        hot.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.partition.cmp(&b.partition)));
+        hot.sort_by(|a, b| {
+            b.requests
+                .cmp(&a.requests)
+                .then_with(|| a.partition.cmp(&b.partition))
+        });
         hot
     }
 
@@ -99,22 +107,40 @@ impl PartitionWatch {
 
 /// A partition with its counts and its share of all requests.
 fn hot_partition((table, partition): (&TableName, &str), count: Count, total: u64) -> HotPartition {
-    let share = if total == 0 { 0.0 } else { count.requests as f64 / total as f64 };
+    let share = if total == 0 {
+        0.0
+    } else {
+        count.requests as f64 / total as f64
+    };
     let (table, partition) = (table.clone(), partition.to_owned());
-    HotPartition { table, partition, requests: count.requests, reads: count.reads, share }
+    HotPartition {
+        table,
+        partition,
+        requests: count.requests,
+        reads: count.reads,
+        share,
+    }
 }
 
 /// Describes the partition and says what to do.
 impl fmt::Display for HotPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, partition, requests, reads, share } = self;
+        let Self {
+            table,
+            partition,
+            requests,
+            reads,
+            share,
+        } = self;
         let percent = share * 100.0;
         write!(
             f,
             "the partition '{partition}' of '{table}' got {requests} requests, {percent:.0} % of all requests: "
         )?;
         if *reads * 10 >= *requests * 9 {
-            return f.write_str("most of them read, so cache the entities, or spread the keys over buckets");
+            return f.write_str(
+                "most of them read, so cache the entities, or spread the keys over buckets",
+            );
         }
         f.write_str("spread the keys over buckets (`#[partition_key(spread = 16)]`, `SpreadTable`)")
     }
@@ -141,7 +167,12 @@ impl<S: TableStore> TableStore for Watched<S> {
     forward_to_store!(self => self.store;
         profile, create_table, delete_table, list_tables, declare_encrypted, encrypted_names, local_writers, manifests, now);
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         self.watch.count(table, key.partition(), true);
         self.store.get(table, key, select).await
     }
@@ -210,7 +241,12 @@ struct Counts {
 impl Counts {
     fn new(window: Duration) -> Self {
         let (now, before) = (Half::default(), Half::default());
-        Self { half: window / 2, since: Instant::now(), now, before }
+        Self {
+            half: window / 2,
+            since: Instant::now(),
+            now,
+            before,
+        }
     }
 
     /// The number of all requests.
@@ -223,7 +259,10 @@ impl Counts {
         let mut all: HashMap<(&TableName, &str), Count> = HashMap::new();
         for (partition, count) in self.now.all().chain(self.before.all()) {
             let sum = all.entry(partition).or_default();
-            *sum = Count { requests: sum.requests + count.requests, reads: sum.reads + count.reads };
+            *sum = Count {
+                requests: sum.requests + count.requests,
+                reads: sum.reads + count.reads,
+            };
         }
         all
     }
@@ -236,7 +275,11 @@ impl Counts {
         }
         let last = std::mem::take(&mut self.now);
         // Without a request for longer than two halves, the last half is outside of the window, too.
-        self.before = if passed < self.half * 2 { last } else { Half::default() };
+        self.before = if passed < self.half * 2 {
+            last
+        } else {
+            Half::default()
+        };
         self.since = Instant::now();
     }
 
@@ -244,13 +287,30 @@ impl Counts {
     fn add(&mut self, table: &TableName, partition: &str, reads: u64) {
         let half = &mut self.now;
         half.total += 1;
-        if let Some(count) = half.tables.get_mut(table).and_then(|counters| counters.get_mut(partition)) {
-            *count = Count { requests: count.requests + 1, reads: count.reads + reads };
+        if let Some(count) = half
+            .tables
+            .get_mut(table)
+            .and_then(|counters| counters.get_mut(partition))
+        {
+            *count = Count {
+                requests: count.requests + 1,
+                reads: count.reads + reads,
+            };
             return;
         }
-        let before = if half.counters < COUNTERS { Count::default() } else { half.take_smallest() };
-        let count = Count { requests: before.requests + 1, reads: before.reads + reads };
-        half.tables.entry(table.clone()).or_default().insert(partition.into(), count);
+        let before = if half.counters < COUNTERS {
+            Count::default()
+        } else {
+            half.take_smallest()
+        };
+        let count = Count {
+            requests: before.requests + 1,
+            reads: before.reads + reads,
+        };
+        half.tables
+            .entry(table.clone())
+            .or_default()
+            .insert(partition.into(), count);
         half.counters += 1;
     }
 }
@@ -258,8 +318,11 @@ impl Counts {
 impl Half {
     fn all(&self) -> impl Iterator<Item = ((&TableName, &str), &Count)> {
         let tables = self.tables.iter();
-        tables
-            .flat_map(|(table, counters)| counters.iter().map(move |(name, count)| ((table, &**name), count)))
+        tables.flat_map(|(table, counters)| {
+            counters
+                .iter()
+                .map(move |(name, count)| ((table, &**name), count))
+        })
     }
 
     /// Frees a counter with the smallest count, which the next partition takes over.
@@ -273,9 +336,15 @@ impl Half {
         if let Some(count) = self.take_found() {
             return count;
         }
-        self.least = self.all().map(|(_, count)| count.requests).min().unwrap_or_default();
+        self.least = self
+            .all()
+            .map(|(_, count)| count.requests)
+            .min()
+            .unwrap_or_default();
         let least = self.tables.iter().flat_map(|(table, counters)| {
-            let least = counters.iter().filter(|(_, count)| count.requests == self.least);
+            let least = counters
+                .iter()
+                .filter(|(_, count)| count.requests == self.least);
             least.map(|(partition, _)| (table.clone(), Arc::clone(partition)))
         });
         self.smallest = least.collect();
@@ -285,9 +354,14 @@ impl Half {
     /// Frees a counter of the last search that still has the smallest count.
     fn take_found(&mut self) -> Option<Count> {
         while let Some((table, partition)) = self.smallest.pop() {
-            let Some(counters) = self.tables.get_mut(&table) else { continue };
+            let Some(counters) = self.tables.get_mut(&table) else {
+                continue;
+            };
             // The list is from an earlier search: this partition has more requests by now, or is gone.
-            if counters.get(&partition).is_none_or(|count| count.requests != self.least) {
+            if counters
+                .get(&partition)
+                .is_none_or(|count| count.requests != self.least)
+            {
                 continue;
             }
             let count = counters.remove(&partition);

@@ -62,7 +62,8 @@ impl<T: TableEntity> SpreadTable<T> {
                 Err(self.moving(entity.key()))
             } else {
                 let entity = entity.clone().with_key(previous);
-                self.write(Operation::Replace(entity, row.entity.version()?)).await
+                self.write(Operation::Replace(entity, row.entity.version()?))
+                    .await
             };
             match replaced {
                 Err(error) => conflicts.wait(error).await?,
@@ -81,7 +82,10 @@ impl<T: TableEntity> SpreadTable<T> {
             || self.write(Operation::Insert(row.clone())),
             || self.store().get(self.name(), row.key(), None),
             |old: &Entity| T::SCHEMA.is_due(old, self.store().now()),
-            |old| async move { self.write(Operation::Replace(row.clone(), old.version()?)).await },
+            |old| async move {
+                self.write(Operation::Replace(row.clone(), old.version()?))
+                    .await
+            },
         )
         .await
     }
@@ -103,13 +107,15 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
-        self.replace_logical(value.to_logical()?, version.into()).await
+        self.replace_logical(value.to_logical()?, version.into())
+            .await
     }
 
     async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         // Without an exact version, only a read shows whether the stored entity has a later schema version.
         let must_read = version == IfMatch::Any && T::SCHEMA.may_be_newer();
-        self.write_existing(entity, version, must_read, WriteKind::Replace).await
+        self.write_existing(entity, version, must_read, WriteKind::Replace)
+            .await
     }
 
     /// Replaces or merges the entity. Reads and checks the stored entity first if `must_read`, or if the entity may be in a
@@ -122,7 +128,9 @@ impl<T: TableEntity> SpreadTable<T> {
         kind: WriteKind,
     ) -> Result<Written> {
         if self.previous_key(entity.key())?.is_none() && !must_read {
-            return self.write(kind.existing(self.with_stored_key(entity)?, version)).await;
+            return self
+                .write(kind.existing(self.with_stored_key(entity)?, version))
+                .await;
         }
         let key = entity.key().clone();
         self.write_at_place(&key, &version, |row, place, version| {
@@ -156,9 +164,12 @@ impl<T: TableEntity> SpreadTable<T> {
         // A merge reads the stored entity for two more reasons: only a replacement removes the parts of a longer split value, and an entity
         // that has expired or is deleted must not come back with its old properties.
         let reads_stored = T::SCHEMA.has_split() || T::SCHEMA.expiry.is_some();
-        let must_read = T::SCHEMA.may_be_newer() || (reads_stored && matches!(kind, WriteKind::Merge));
+        let must_read =
+            T::SCHEMA.may_be_newer() || (reads_stored && matches!(kind, WriteKind::Merge));
         if self.previous_key(entity.key())?.is_none() && !must_read {
-            return self.write(kind.insert_or(self.with_stored_key(entity)?)).await;
+            return self
+                .write(kind.insert_or(self.with_stored_key(entity)?))
+                .await;
         }
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
@@ -189,7 +200,9 @@ impl<T: TableEntity> SpreadTable<T> {
             if self.hides(row) {
                 return Err(Error::entity_not_found(self.name(), entity.key()));
             }
-            let merged = T::SCHEMA.merged(&row.entity, entity)?.with_system(None, None);
+            let merged = T::SCHEMA
+                .merged(&row.entity, entity)?
+                .with_system(None, None);
             Ok(Operation::Replace(merged.with_key(place), version))
         })
         .await
@@ -197,9 +210,13 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// Refuses an entity that is deleted and kept.
     async fn refuse_deleted(&self, key: &Key) -> Result<()> {
-        let Some(row) = self.locate(key).await?.filter(|row| self.hides(row)) else { return Ok(()) };
+        let Some(row) = self.locate(key).await?.filter(|row| self.hides(row)) else {
+            return Ok(());
+        };
         // `merge_base` refuses an entity that is deleted and kept.
-        T::SCHEMA.merge_base(&row.entity, self.store().now()).map(drop)
+        T::SCHEMA
+            .merge_base(&row.entity, self.store().now())
+            .map(drop)
     }
 
     /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
@@ -217,7 +234,8 @@ impl<T: TableEntity> SpreadTable<T> {
         patch: &T::Patch,
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
-        self.merge_logical(patch.to_entity(key.into_key())?, version.into()).await
+        self.merge_logical(patch.to_entity(key.into_key())?, version.into())
+            .await
     }
 
     async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
@@ -227,7 +245,8 @@ impl<T: TableEntity> SpreadTable<T> {
         let must_read = T::SCHEMA.version > 1 || (version == IfMatch::Any && may_have_changed);
         // A merge does not change the schema version of the stored entity.
         let entity = Schema::without_version(entity);
-        self.write_existing(entity, version, must_read, WriteKind::Merge).await
+        self.write_existing(entity, version, must_read, WriteKind::Merge)
+            .await
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
@@ -237,7 +256,8 @@ impl<T: TableEntity> SpreadTable<T> {
     /// A key or a value that cannot be stored; a conflict, after the last attempt. The stored entity has another type, or
     /// another schema version: use [`update`](Self::update).
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
-        self.insert_or_write(value.to_logical()?, WriteKind::Merge).await
+        self.insert_or_write(value.to_logical()?, WriteKind::Merge)
+            .await
     }
 
     /// Reads the entity, calls `change`, and replaces the entity in the version that was read; after a conflict, starts
@@ -264,7 +284,10 @@ impl<T: TableEntity> SpreadTable<T> {
             let mut value = row.decode()?;
             change(&mut value)?;
             let entity = T::SCHEMA.updated(&old, value.to_logical()?)?;
-            match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
+            match self
+                .write(Operation::Replace(entity.clone().with_key(place), version))
+                .await
+            {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => return written_value(entity, written),
             }
@@ -279,11 +302,16 @@ impl<T: TableEntity> SpreadTable<T> {
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         if self.previous_key(&key)?.is_none() {
-            return self.write(Operation::Delete(stored_key(&key, self.spread)?, version)).await.map(drop);
+            return self
+                .write(Operation::Delete(stored_key(&key, self.spread)?, version))
+                .await
+                .map(drop);
         }
-        self.write_at_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)))
-            .await
-            .map(drop)
+        self.write_at_place(&key, &version, |_, key, version| {
+            Ok(Operation::Delete(key, version))
+        })
+        .await
+        .map(drop)
     }
 
     /// Deletes the entity in any version if it exists. Returns whether it existed. Requests as for
@@ -331,7 +359,11 @@ impl<T: TableEntity> SpreadTable<T> {
     ///
     /// A delete waits also while the entity is in both buckets: if it deleted only the new row, the migration would move the
     /// old row there again.
-    pub(super) async fn must_wait(&self, row: &SpreadRow<T>, operation: &Operation) -> Result<bool> {
+    pub(super) async fn must_wait(
+        &self,
+        row: &SpreadRow<T>,
+        operation: &Operation,
+    ) -> Result<bool> {
         if row.is_moving() || !matches!(operation, Operation::Delete(..)) {
             return Ok(row.is_moving());
         }
@@ -380,7 +412,8 @@ impl<T: TableEntity> SpreadTable<T> {
     pub(super) async fn write(&self, mut operation: Operation) -> Result<Written> {
         let key = self.mark_by_rules(&mut operation);
         let (store, table) = (&**self.store(), self.name());
-        let _permitted = permit_after(store, table, T::SCHEMA, self.previous, operation.key()).await?;
+        let _permitted =
+            permit_after(store, table, T::SCHEMA, self.previous, operation.key()).await?;
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {
             Some(key) => with_entity_key(&key, error),

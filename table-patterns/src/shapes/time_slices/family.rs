@@ -86,13 +86,20 @@ pub(super) type TimeOf<T> = Arc<dyn Fn(&T) -> Ticks + Send + Sync>;
 
 impl<T> Clone for TimeSlices<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<T> fmt::Debug for TimeSlices<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { store, family, slicing, .. } = &*self.shared;
+        let Shared {
+            store,
+            family,
+            slicing,
+            ..
+        } = &*self.shared;
         f.debug_struct("TimeSlices")
             .field("family", family)
             .field("slicing", slicing)
@@ -119,7 +126,10 @@ impl<T: FromEntity> TimeSlices<T> {
         time: impl Fn(&T) -> Ticks + Send + Sync + 'static,
     ) -> Result<Self> {
         // The longest name of a table: a family whose names do not fit is refused before the first write.
-        let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
+        let slice = TableName::new(format!(
+            "{family}{}G{GENERATIONS}",
+            slicing.name(Ticks::MIN)
+        ))?;
         let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
         // The family's tables have longer names, so a rule for the family's name does not reach them. It is meant for them.
@@ -156,7 +166,9 @@ impl<T: FromEntity> TimeSlices<T> {
             is_by_expiry: false,
             known,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
     }
 
     /// Sets what an insert does while the table of its slice is being deleted. The new handle knows no tables: its first insert into a
@@ -194,7 +206,9 @@ impl<T: FromEntity> TimeSlices<T> {
     fn with(self, set: impl FnOnce(&mut Shared<T>)) -> Self {
         let mut shared = self.shared.without_known_tables();
         set(&mut shared);
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// The table of a time, which is created if it is missing. No request if this handle knows the table; otherwise the
@@ -222,10 +236,22 @@ impl<T: FromEntity> TimeSlices<T> {
     }
 
     pub(super) fn table_of(&self, name: TableName) -> Result<Table<T>> {
-        let Shared { store, concurrency, attempts, shows_hidden, .. } = &*self.shared;
+        let Shared {
+            store,
+            concurrency,
+            attempts,
+            shows_hidden,
+            ..
+        } = &*self.shared;
         let table = Table::new(Arc::clone(store), name)?;
-        let table = if *shows_hidden { table.with_hidden() } else { table };
-        Ok(table.with_concurrency(*concurrency).with_attempts(*attempts))
+        let table = if *shows_hidden {
+            table.with_hidden()
+        } else {
+            table
+        };
+        Ok(table
+            .with_concurrency(*concurrency)
+            .with_attempts(*attempts))
     }
 
     /// A query for all entities of the family, which the caller can narrow. No request.
@@ -438,10 +464,17 @@ impl<T: FromEntity> TimeSlices<T> {
 
     /// The tables whose slice names start with this text, in the order of time.
     async fn list(&self, name: &str) -> Result<Vec<Slice>> {
-        let Shared { store, family, slicing, .. } = &*self.shared;
+        let Shared {
+            store,
+            family,
+            slicing,
+            ..
+        } = &*self.shared;
         let tables = store.all_tables(Some(&format!("{family}{name}"))).await?;
-        let mut slices: Vec<_> =
-            tables.iter().filter_map(|table| Slice::of_table(family, &**slicing, table)).collect();
+        let mut slices: Vec<_> = tables
+            .iter()
+            .filter_map(|table| Slice::of_table(family, &**slicing, table))
+            .collect();
         slices.sort_by_key(|slice| (slice.from, slice.generation));
         Ok(slices)
     }
@@ -477,7 +510,8 @@ impl<T: FromEntity> TimeSlices<T> {
         let latest = self.of_name(name).await?.pop();
         match (self.shared.reuse, latest) {
             (Reuse::Wait(max_wait), latest) => {
-                self.create_and_wait(name, latest.map_or(0, |slice| slice.generation), max_wait).await
+                self.create_and_wait(name, latest.map_or(0, |slice| slice.generation), max_wait)
+                    .await
             }
             (Reuse::Generation, Some(latest)) => Ok(latest),
             (Reuse::Generation, None) => self.create_generation(name).await,
@@ -486,7 +520,12 @@ impl<T: FromEntity> TimeSlices<T> {
 
     /// Creates the table, also if the list has it: the service lists a table that is being deleted. Repeats this while the
     /// name cannot be used.
-    async fn create_and_wait(&self, name: &str, generation: u32, max_wait: Duration) -> Result<Slice> {
+    async fn create_and_wait(
+        &self,
+        name: &str,
+        generation: u32,
+        max_wait: Duration,
+    ) -> Result<Slice> {
         let table = self.shared.table(name, generation)?;
         let (started, mut pause) = (tokio::time::Instant::now(), FIRST_PAUSE);
         loop {
@@ -508,7 +547,9 @@ impl<T: FromEntity> TimeSlices<T> {
         loop {
             let table = self.shared.table(name, generation)?;
             match self.shared.store.create_table_if_missing(&table).await {
-                Err(error) if is_being_deleted(&error) && generation < GENERATIONS => generation += 1,
+                Err(error) if is_being_deleted(&error) && generation < GENERATIONS => {
+                    generation += 1
+                }
                 created => return created.and_then(|_| self.shared.slice(&table)),
             }
         }
@@ -537,7 +578,13 @@ impl<T: FromEntity> TimeSlices<T> {
     /// Errors of the store: repeat the call to drop the remaining slices.
     pub async fn drop_before(&self, before: Ticks) -> Result<Vec<Slice>> {
         let slices = self.slices().await?;
-        self.drop_all(slices.into_iter().filter(|slice| slice.before <= before).collect()).await
+        self.drop_all(
+            slices
+                .into_iter()
+                .filter(|slice| slice.before <= before)
+                .collect(),
+        )
+        .await
     }
 
     /// The slices that [`retain`](Self::retain) would drop: a dry run. 1 request.
@@ -567,7 +614,11 @@ impl<T: FromEntity> TimeSlices<T> {
                 _ => Ok(slice),
             }
         };
-        stream::iter(slices).map(drop).buffered(self.shared.concurrency).try_collect().await
+        stream::iter(slices)
+            .map(drop)
+            .buffered(self.shared.concurrency)
+            .try_collect()
+            .await
     }
 }
 
@@ -596,8 +647,12 @@ mod tests {
         for fault in [Fault::LoseRequest, Fault::LoseAnswer, Fault::BreakAnswer] {
             let faults = FaultInjector::new(1);
             let store = Faulty::new(MemoryStore::new(), faults.clone());
-            let logins = TimeSlices::<Login>::new(store, "Logins", Every::Day, |login| login.at).unwrap();
-            let login = Login { user: "ken".to_owned(), at: Ticks::now() };
+            let logins =
+                TimeSlices::<Login>::new(store, "Logins", Every::Day, |login| login.at).unwrap();
+            let login = Login {
+                user: "ken".to_owned(),
+                at: Ticks::now(),
+            };
             // Also the repetition of the creation.
             faults.add(FaultRule::new(fault).on(OperationKind::CreateTable));
             let error = logins.insert(&login).await.unwrap_err();

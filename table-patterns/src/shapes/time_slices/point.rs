@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use table_core::model::{ETag, Entity, IfMatch, Key, TableName, Ticks};
-use table_core::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStore as _, Written};
+use table_core::store::{
+    Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStore as _, Written,
+};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
 
 use super::family::is_table_dropped;
@@ -81,7 +83,8 @@ impl<T: TableEntity> TimeSlices<T> {
     /// As [`replace`](Self::replace); the entity is stored in a later version of the schema.
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (at, key, version) = (self.time()(entity), entity.entity_key()?, version.into());
-        in_its_table!(self, at, key.key(), |table| table.replace_if(entity, version.clone()))
+        in_its_table!(self, at, key.key(), |table| table
+            .replace_if(entity, version.clone()))
     }
 
     /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
@@ -101,7 +104,8 @@ impl<T: TableEntity> TimeSlices<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (patch, version) = (patch.to_entity(key.into_key())?, version.into());
-        in_its_table!(self, at, patch.key(), |table| self.merge_into(&table, at, &patch, &version))
+        in_its_table!(self, at, patch.key(), |table| self
+            .merge_into(&table, at, &patch, &version))
     }
 
     async fn merge_into(
@@ -128,7 +132,10 @@ impl<T: TableEntity> TimeSlices<T> {
             new.properties_mut().merge(patch.properties());
             self.check_slice(at, &T::from_entity(new)?)?;
             let _permitted = permit(&**store, table.name(), T::SCHEMA, key).await?;
-            match store.write(table.name(), Operation::Merge(patch.clone(), read)).await {
+            match store
+                .write(table.name(), Operation::Merge(patch.clone(), read))
+                .await
+            {
                 // A missing entity is no conflict here: the caller looks into the next table of the slice.
                 Err(error) if *version == IfMatch::Any && !is_missing(&error) => {
                     conflicts.wait(error).await?;
@@ -162,7 +169,12 @@ impl<T: TableEntity> TimeSlices<T> {
     ///
     /// # Errors
     /// Precondition failed: another writer has changed the entity. Entity not found.
-    pub async fn delete(&self, at: Ticks, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
+    pub async fn delete(
+        &self,
+        at: Ticks,
+        key: impl KeyOf<T>,
+        version: impl Into<IfMatch>,
+    ) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         in_its_table!(self, at, &key, |table| table.delete(&key, version.clone()))
     }
@@ -216,11 +228,15 @@ impl<T: TableEntity> TimeSlices<T> {
         to: &Key,
         copy: &mut Option<(MovedCopy, TableName)>,
     ) -> Result<()> {
-        let Some((table, row)) = self.locate(at, key).await? else { return Err(self.missing(at, key)?) };
+        let Some((table, row)) = self.locate(at, key).await? else {
+            return Err(self.missing(at, key)?);
+        };
         let version = row.version()?;
         let moved = row.with_system(None, None).with_key(to.clone());
         let then = target.time()(&T::from_entity(moved.clone())?);
-        let there = target.existing_table(&target.shared.slicing.name(then)).await?;
+        let there = target
+            .existing_table(&target.shared.slicing.name(then))
+            .await?;
         if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
             return Err(own_key_error(key));
         }
@@ -236,7 +252,9 @@ impl<T: TableEntity> TimeSlices<T> {
         }
         let (before, written) = match target.put(&there.table, moved).await {
             // A conflict at the target must not look like a missing source, which ends the move.
-            Err(error) if error.is_conflict() => return Err(Error::precondition_failed(&there.table, to)),
+            Err(error) if error.is_conflict() => {
+                return Err(Error::precondition_failed(&there.table, to));
+            }
             // The slice was dropped: the next attempt creates it.
             Err(error) if is_table_dropped(&error) => {
                 target.forget(&there.name);
@@ -247,17 +265,31 @@ impl<T: TableEntity> TimeSlices<T> {
         let earlier = copy.as_ref().map(|(copy, _)| copy);
         let made = MovedCopy::over(before.as_ref(), written.etag, earlier);
         *copy = Some((made, there.table.clone()));
-        match self.store().write(&table, Operation::Delete(key.clone(), version)).await {
-            Err(error) if is_table_dropped(&error) => Err(self.missing(at, key)?.with_source(error)),
+        match self
+            .store()
+            .write(&table, Operation::Delete(key.clone(), version))
+            .await
+        {
+            Err(error) if is_table_dropped(&error) => {
+                Err(self.missing(at, key)?.with_source(error))
+            }
             deleted => deleted.map(drop),
         }
     }
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
-    async fn without_copy(&self, to: &Key, copy: Option<(MovedCopy, TableName)>, error: Error) -> Error {
-        let Some((copy, table)) = copy else { return error };
+    async fn without_copy(
+        &self,
+        to: &Key,
+        copy: Option<(MovedCopy, TableName)>,
+        error: Error,
+    ) -> Error {
+        let Some((copy, table)) = copy else {
+            return error;
+        };
         let delete = |version: ETag| Operation::Delete(to.clone(), version.into());
-        copy.remove_after(error, |version| self.store().write(&table, delete(version))).await
+        copy.remove_after(error, |version| self.store().write(&table, delete(version)))
+            .await
     }
 
     /// Finds the row of an entity and its table.
@@ -328,7 +360,13 @@ impl<'a, T: FromEntity> Tables<'a, T> {
             Reuse::Wait(_) => Some(slices.shared.table(&name, 0)?),
             Reuse::Generation => None,
         };
-        Ok(Self { slices, name, first, searched: None, rest: None })
+        Ok(Self {
+            slices,
+            name,
+            first,
+            searched: None,
+            rest: None,
+        })
     }
 
     async fn next(&mut self) -> Result<Option<Table<T>>> {
@@ -337,8 +375,17 @@ impl<'a, T: FromEntity> Tables<'a, T> {
             return self.slices.table_of(first).map(Some);
         }
         if self.rest.is_none() {
-            let tables = self.slices.of_name(&self.name).await?.into_iter().map(|slice| slice.table);
-            self.rest = Some(tables.filter(|table| Some(table) != self.searched.as_ref()).collect());
+            let tables = self
+                .slices
+                .of_name(&self.name)
+                .await?
+                .into_iter()
+                .map(|slice| slice.table);
+            self.rest = Some(
+                tables
+                    .filter(|table| Some(table) != self.searched.as_ref())
+                    .collect(),
+            );
         }
         // The list is in the order of generations: the latest is the last.
         let next = self.rest.as_mut().and_then(Vec::pop);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, TableName, Ticks};
-use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity};
+use table_core::query::{
+    Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity,
+};
 use table_core::store::{BulkSummary, Error, Result, TableStore as _};
 use table_core::typed::set::{Decision, changed};
 use table_core::typed::{FromEntity, TableEntity, TableQuery};
@@ -46,7 +48,11 @@ pub struct SliceQuery<T> {
 
 impl<T> Clone for SliceQuery<T> {
     fn clone(&self) -> Self {
-        Self { slices: self.slices.clone(), narrow: Arc::clone(&self.narrow), ..*self }
+        Self {
+            slices: self.slices.clone(),
+            narrow: Arc::clone(&self.narrow),
+            ..*self
+        }
     }
 }
 
@@ -63,7 +69,15 @@ impl<T> fmt::Debug for SliceQuery<T> {
 impl<T: FromEntity> SliceQuery<T> {
     pub(super) fn new(slices: TimeSlices<T>) -> Self {
         let (from, narrow): (_, Narrow<T>) = (Ticks::MIN, Arc::new(|query| query));
-        Self { slices, from, before: None, newest_first: false, by_time: false, limit: None, narrow }
+        Self {
+            slices,
+            from,
+            before: None,
+            newest_first: false,
+            by_time: false,
+            limit: None,
+            narrow,
+        }
     }
 
     /// Selects only entities of this time and later.
@@ -103,7 +117,10 @@ impl<T: FromEntity> SliceQuery<T> {
 
     /// Narrows the query of each slice, by a partition, rows or a filter. A `limit` in it bounds the rows read of each
     /// table, before entities outside the period are removed.
-    pub fn narrow(mut self, narrow: impl Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync + 'static) -> Self {
+    pub fn narrow(
+        mut self,
+        narrow: impl Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync + 'static,
+    ) -> Self {
         self.narrow = Arc::new(narrow);
         self
     }
@@ -123,14 +140,30 @@ impl<T: FromEntity> SliceQuery<T> {
     /// As [`all`](Self::all).
     pub async fn count(&self) -> Result<usize> {
         if self.limit.is_some() {
-            return self.stream().try_fold(0, |count, _| ready(Ok(count + 1))).await;
+            return self
+                .stream()
+                .try_fold(0, |count, _| ready(Ok(count + 1)))
+                .await;
         }
         let (concurrency, wanted) = (self.slices.concurrency(), self.in_period());
         let mut counts = Vec::new();
-        for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
-            counts.push(count(self.query_of(slice)?, self.covers(slice), wanted.clone()));
+        for slice in self
+            .slices
+            .slices()
+            .await?
+            .iter()
+            .filter(|slice| self.overlaps(slice))
+        {
+            counts.push(count(
+                self.query_of(slice)?,
+                self.covers(slice),
+                wanted.clone(),
+            ));
         }
-        stream::iter(counts).buffer_unordered(concurrency).try_fold(0, |sum, n| ready(Ok(sum + n))).await
+        stream::iter(counts)
+            .buffer_unordered(concurrency)
+            .try_fold(0, |sum, n| ready(Ok(sum + n)))
+            .await
     }
 
     /// Reads the first result; `None` if there is no result.
@@ -171,14 +204,21 @@ impl<T: FromEntity> SliceQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<T, UnreadableEntity>>> + Send + Unpin + use<T> {
-        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
-            query.readable_page(from.as_ref()).await
-        })
+        stream_readable(
+            self.clone(),
+            self.limit,
+            Self::limit,
+            |query, from| async move { query.readable_page(from.as_ref()).await },
+        )
     }
 
     /// Reads the page at a continuation: the rows of one slice; slices without a result are skipped. `is_readable`: the page lists rows that
     /// cannot be read, instead of an error. 1 request to list the tables, and 1 per slice read.
-    async fn one_page(&self, from: Option<&Continuation>, is_readable: bool) -> Result<ReadablePage<T>> {
+    async fn one_page(
+        &self,
+        from: Option<&Continuation>,
+        is_readable: bool,
+    ) -> Result<ReadablePage<T>> {
         if self.by_time {
             return Err(Error::invalid_request(
                 "a query that is sorted by time comes in one piece and has no pages: use `stream`",
@@ -190,10 +230,18 @@ impl<T: FromEntity> SliceQuery<T> {
             Some(from) => Some(self.page_start(from.position(profile, &family, &query)?)?),
             None => None,
         };
-        let mut slices = self.slices_from(start.as_ref()).await?.into_iter().peekable();
+        let mut slices = self
+            .slices_from(start.as_ref())
+            .await?
+            .into_iter()
+            .peekable();
         // The place in the slice is of no use if the slice was dropped: another slice is then the first.
         let mut inner = start
-            .filter(|(slice, _)| slices.peek().is_some_and(|first| first.table == slice.table))
+            .filter(|(slice, _)| {
+                slices
+                    .peek()
+                    .is_some_and(|first| first.table == slice.table)
+            })
             .and_then(|(_, inner)| inner);
         let wanted = self.in_period();
         while let Some(slice) = slices.next() {
@@ -207,7 +255,11 @@ impl<T: FromEntity> SliceQuery<T> {
                 Err(error) if is_table_dropped(&error) => no_rows(),
                 read => read?,
             };
-            let items: Vec<T> = page.items.into_iter().filter(|entity| wanted(entity)).collect();
+            let items: Vec<T> = page
+                .items
+                .into_iter()
+                .filter(|entity| wanted(entity))
+                .collect();
             // The token names the slice and the place in it, or the next slice from its start.
             let next = match (page.continuation, slices.peek()) {
                 (Some(inner), _) => Some((slice.table, Some(inner))),
@@ -218,10 +270,17 @@ impl<T: FromEntity> SliceQuery<T> {
                 Some((_, None)) if items.is_empty() && unreadable.is_empty() => {}
                 _ => {
                     let continuation = next.map(|(table, inner)| {
-                        let (first, second) = (table.to_string(), inner.map(|inner| inner.to_string()));
+                        let (first, second) =
+                            (table.to_string(), inner.map(|inner| inner.to_string()));
                         Continuation::new(profile, &family, &query, Position { first, second })
                     });
-                    return Ok(ReadablePage { page: Page { items, continuation }, unreadable });
+                    return Ok(ReadablePage {
+                        page: Page {
+                            items,
+                            continuation,
+                        },
+                        unreadable,
+                    });
                 }
             }
         }
@@ -232,7 +291,11 @@ impl<T: FromEntity> SliceQuery<T> {
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
         let (family, query) = self.fingerprinted()?;
-        Ok(crate::rows::query_identity(self.slices.store().profile(), &family, &query))
+        Ok(crate::rows::query_identity(
+            self.slices.store().profile(),
+            &family,
+            &query,
+        ))
     }
 
     fn fingerprinted(&self) -> Result<(TableName, Query)> {
@@ -245,8 +308,14 @@ impl<T: FromEntity> SliceQuery<T> {
 
     /// The slice where a page begins, and the continuation token in the slice.
     fn page_start(&self, position: &Position) -> Result<(Slice, Option<Continuation>)> {
-        let slice = self.slices.shared.slice(&TableName::new(&*position.first)?)?;
-        Ok((slice, position.second.as_deref().map(str::parse).transpose()?))
+        let slice = self
+            .slices
+            .shared
+            .slice(&TableName::new(&*position.first)?)?;
+        Ok((
+            slice,
+            position.second.as_deref().map(str::parse).transpose()?,
+        ))
     }
 
     /// The slices of the period in their order, from the slice of `page_start` on.
@@ -256,7 +325,11 @@ impl<T: FromEntity> SliceQuery<T> {
     ) -> Result<Vec<Slice>> {
         let newest_first = self.newest_first;
         let order = move |a: &Slice, b: &Slice| {
-            let times = if newest_first { b.from.cmp(&a.from) } else { a.from.cmp(&b.from) };
+            let times = if newest_first {
+                b.from.cmp(&a.from)
+            } else {
+                a.from.cmp(&b.from)
+            };
             times.then(a.generation.cmp(&b.generation))
         };
         let mut slices = self.slices.slices().await?;
@@ -282,13 +355,20 @@ impl<T: FromEntity> SliceQuery<T> {
     /// As [`all`](Self::all).
     pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T> {
         let limit = self.limit.unwrap_or(usize::MAX);
-        let concurrency = if self.limit.is_some() { 1 } else { self.slices.concurrency() };
+        let concurrency = if self.limit.is_some() {
+            1
+        } else {
+            self.slices.concurrency()
+        };
         let (sort, in_period) = (self.sort(), self.in_period());
         let wanted = move |entity: &T| ready(in_period(entity));
         let opened = stream::once(self.clone().queries()).map_ok(move |queries| {
             let sort = sort.clone();
             let open = move |slice| open(slice, sort.clone());
-            stream::iter(queries).map(open).buffered(concurrency).try_flatten()
+            stream::iter(queries)
+                .map(open)
+                .buffered(concurrency)
+                .try_flatten()
         });
         Box::pin(opened.try_flatten().try_filter(wanted).take(limit))
     }
@@ -311,7 +391,13 @@ impl<T: FromEntity> SliceQuery<T> {
     /// sorted by time together.
     async fn queries(self) -> Result<Vec<Vec<TableQuery<T>>>> {
         let mut slices: Vec<(String, Vec<TableQuery<T>>)> = Vec::new();
-        for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
+        for slice in self
+            .slices
+            .slices()
+            .await?
+            .iter()
+            .filter(|slice| self.overlaps(slice))
+        {
             let query = self.query_of(slice)?;
             match slices.last_mut() {
                 Some((name, queries)) if *name == slice.name => queries.push(query),
@@ -344,7 +430,11 @@ impl<T: FromEntity> SliceQuery<T> {
     /// may not be among the results.
     pub(super) fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
         let query = self.slices.table_of(slice.table.clone())?.query();
-        let query = if self.limit.is_some() && !self.by_time { query.require_order() } else { query };
+        let query = if self.limit.is_some() && !self.by_time {
+            query.require_order()
+        } else {
+            query
+        };
         let query = (self.narrow)(query);
         Ok(match self.limit {
             Some(limit) if self.covers(slice) && !self.by_time => query.limit_to(limit),
@@ -354,7 +444,13 @@ impl<T: FromEntity> SliceQuery<T> {
 }
 
 const fn no_rows<T>() -> ReadablePage<T> {
-    ReadablePage { page: Page { items: Vec::new(), continuation: None }, unreadable: Vec::new() }
+    ReadablePage {
+        page: Page {
+            items: Vec::new(),
+            continuation: None,
+        },
+        unreadable: Vec::new(),
+    }
 }
 
 /// Counts the entities of a slice: all of them, or those in the period.
@@ -366,7 +462,12 @@ async fn count<T: FromEntity>(
     let counted = if whole {
         query.count().await
     } else {
-        query.stream().try_fold(0, |count, entity| ready(Ok(count + usize::from(wanted(&entity))))).await
+        query
+            .stream()
+            .try_fold(0, |count, entity| {
+                ready(Ok(count + usize::from(wanted(&entity))))
+            })
+            .await
     };
     match counted {
         Err(error) if is_table_dropped(&error) => Ok(0),
@@ -375,17 +476,26 @@ async fn count<T: FromEntity>(
 }
 
 /// Reads the first page of a slice, and the other pages when they are needed. With `sort`, reads the whole slice and sorts it.
-async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, sort: Option<Sort<T>>) -> Result<Entities<T>> {
+async fn open<T: FromEntity>(
+    queries: Vec<TableQuery<T>>,
+    sort: Option<Sort<T>>,
+) -> Result<Entities<T>> {
     // A slice that was dropped since the tables were listed has no entities.
-    let pages = queries
-        .into_iter()
-        .map(|query| query.pages().take_while(|page| ready(!page.as_ref().is_err_and(is_table_dropped))));
+    let pages = queries.into_iter().map(|query| {
+        query
+            .pages()
+            .take_while(|page| ready(!page.as_ref().is_err_and(is_table_dropped)))
+    });
     let mut pages = Box::pin(stream::iter(pages).flatten());
     let Some(sort) = sort else {
         // The first page is read here and not by the stream, so that `buffered` reads the first pages of several slices at once.
         let first = pages.try_next().await?.unwrap_or_default();
-        let rest = pages.map_ok(|page| stream::iter(page.into_iter().map(Ok))).try_flatten();
-        return Ok(Box::pin(stream::iter(first.into_iter().map(Ok)).chain(rest)));
+        let rest = pages
+            .map_ok(|page| stream::iter(page.into_iter().map(Ok)))
+            .try_flatten();
+        return Ok(Box::pin(
+            stream::iter(first.into_iter().map(Ok)).chain(rest),
+        ));
     };
     let mut entities: Vec<T> = pages.try_concat().await?;
     sort(&mut entities);
@@ -418,7 +528,10 @@ impl<T: TableEntity> SliceQuery<T> {
     /// # Errors
     /// As [`delete`](Self::delete). In the summary: an error of `change`, a change of a key, or a change of the time to that of
     /// another slice; such an entity is not written.
-    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+    pub async fn update(
+        &self,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
         self.write_set(|is_in_period, old| {
             let value = T::from_entity(old.clone())?;
             if !is_in_period(&value) {
@@ -448,7 +561,11 @@ impl<T: TableEntity> SliceQuery<T> {
         for slice in self.slices_from(None).await? {
             let query = self.query_of(&slice)?.in_any_order();
             let concurrency = self.slices.concurrency();
-            match query.with_concurrency(concurrency).write_set(|old| decide(&wanted, old)).await {
+            match query
+                .with_concurrency(concurrency)
+                .write_set(|old| decide(&wanted, old))
+                .await
+            {
                 // The slice was dropped since the tables were listed: it has no entities.
                 Err(error) if is_table_dropped(&error) => {}
                 done => summary = summary.and(done?),

@@ -92,8 +92,17 @@ impl Slice {
             (Some(_), _) | (None, None) => (rest, 0),
             (None, Some(at)) => (&rest[..at], rest[at + 1..].parse().ok().filter(|n| *n > 0)?),
         };
-        let Range { start: from, end: before } = slicing.span(name)?;
-        Some(Self { table: table.clone(), name: name.to_owned(), generation, from, before })
+        let Range {
+            start: from,
+            end: before,
+        } = slicing.span(name)?;
+        Some(Self {
+            table: table.clone(),
+            name: name.to_owned(),
+            generation,
+            from,
+            before,
+        })
     }
 }
 
@@ -123,11 +132,18 @@ impl Keep {
             Self::Younger(age) => now + -age,
             Self::Newest(0) => now,
             Self::Newest(count) => {
-                let begun = slices.iter().map(|slice| slice.from).filter(|from| *from <= now);
+                let begun = slices
+                    .iter()
+                    .map(|slice| slice.from)
+                    .filter(|from| *from <= now);
                 let mut starts: Vec<Ticks> = begun.collect();
                 // Generations of one period begin at one time: they count as one.
                 starts.dedup();
-                starts.into_iter().rev().nth(count - 1).unwrap_or(Ticks::MIN)
+                starts
+                    .into_iter()
+                    .rev()
+                    .nth(count - 1)
+                    .unwrap_or(Ticks::MIN)
             }
         };
         let mut expired = slices;
@@ -144,25 +160,47 @@ mod tests {
 
     #[test]
     fn a_span_contains_the_times_of_its_name() {
-        for (every, name) in [(Every::Hour, "2012022923"), (Every::Day, "20121231"), (Every::Month, "201212")]
-        {
+        for (every, name) in [
+            (Every::Hour, "2012022923"),
+            (Every::Day, "20121231"),
+            (Every::Month, "201212"),
+        ] {
             let span = every.span(name).unwrap();
             let last = Ticks::new(span.end.get() - 1).unwrap();
             assert_eq!(every.name(span.start), name);
             assert_eq!(every.name(last), name);
             assert_ne!(every.name(span.end), name);
         }
-        for name in ["", "2013", "20130229", "2013012", "201313", "2013010124", "2013010x"] {
-            assert!([Every::Hour, Every::Day, Every::Month].iter().all(|every| every.span(name).is_none()));
+        for name in [
+            "",
+            "2013",
+            "20130229",
+            "2013012",
+            "201313",
+            "2013010124",
+            "2013010x",
+        ] {
+            assert!(
+                [Every::Hour, Every::Day, Every::Month]
+                    .iter()
+                    .all(|every| every.span(name).is_none())
+            );
         }
     }
 
     #[test]
     fn names_of_tables_give_slice_and_generation() {
-        let of = |name: &str| Slice::of_table("Logins", &Every::Day, &TableName::new(name).unwrap());
+        let of =
+            |name: &str| Slice::of_table("Logins", &Every::Day, &TableName::new(name).unwrap());
         assert_eq!(of("Logins20130101").map(|s| s.generation), Some(0));
         assert_eq!(of("logins20130101g12").map(|s| s.generation), Some(12));
-        for other in ["Logins", "LoginsArchive", "Logins201301", "Logins20130101G0", "Other20130101"] {
+        for other in [
+            "Logins",
+            "LoginsArchive",
+            "Logins201301",
+            "Logins20130101G0",
+            "Other20130101",
+        ] {
             assert_eq!(of(other), None, "{other}");
         }
     }

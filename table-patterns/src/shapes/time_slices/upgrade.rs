@@ -24,7 +24,10 @@ pub(super) struct SliceRows<T> {
 
 impl<T> SliceRows<T> {
     pub(super) fn new(family: TimeSlices<T>) -> Self {
-        Self { family, slices: OnceCell::new() }
+        Self {
+            family,
+            slices: OnceCell::new(),
+        }
     }
 }
 
@@ -36,8 +39,9 @@ impl<T: TableEntity> SliceRows<T> {
     /// Splits a cursor into the slice and the place in its table; `None` for the start of the table.
     fn place<'c>(&self, cursor: &'c str) -> Result<(Slice, Option<&'c str>)> {
         let split = cursor.split_once(SEPARATOR);
-        let (table, inner) =
-            split.ok_or_else(|| Error::invalid_request("the cursor is not of an upgrade of time slices"))?;
+        let (table, inner) = split.ok_or_else(|| {
+            Error::invalid_request("the cursor is not of an upgrade of time slices")
+        })?;
         Ok((
             self.family.shared.slice(&TableName::new(table)?)?,
             Some(inner).filter(|inner| !inner.is_empty()),
@@ -51,12 +55,22 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
         let slices = self.slices.get_or_try_init(|| self.family.slices()).await?;
         let begun = from.map(|cursor| self.place(cursor)).transpose()?;
         let order = |slice: &Slice| (slice.from, slice.generation);
-        let is_left = |slice: &&Slice| begun.as_ref().is_none_or(|(begun, _)| order(slice) >= order(begun));
+        let is_left = |slice: &&Slice| {
+            begun
+                .as_ref()
+                .is_none_or(|(begun, _)| order(slice) >= order(begun))
+        };
         let mut left = slices.iter().filter(is_left).peekable();
         while let Some(slice) = left.next() {
-            let inner =
-                begun.as_ref().filter(|(begun, _)| begun.table == slice.table).and_then(|(_, inner)| *inner);
-            let query = self.table(&slice.table)?.query().with_hidden().project::<Entity>();
+            let inner = begun
+                .as_ref()
+                .filter(|(begun, _)| begun.table == slice.table)
+                .and_then(|(_, inner)| *inner);
+            let query = self
+                .table(&slice.table)?
+                .query()
+                .with_hidden()
+                .project::<Entity>();
             let mut page = match UpgradePage::of_query(&query, inner).await {
                 Ok(page) => page,
                 // Dropped since the tables were listed.
@@ -69,7 +83,9 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
                 (None, Some(next)) => Some(format!("{}{SEPARATOR}", next.table)),
                 (None, None) => None,
             };
-            page.rows.iter_mut().for_each(|row| row.state = Some(Arc::new(slice.table.clone())));
+            page.rows
+                .iter_mut()
+                .for_each(|row| row.state = Some(Arc::new(slice.table.clone())));
             return Ok(page);
         }
         Ok(UpgradePage::default())
@@ -89,6 +105,9 @@ impl<T: TableEntity> UpgradeRows<T> for SliceRows<T> {
 
 /// The table of a row of a page.
 fn table_of(row: &UpgradeRow) -> Result<&TableName> {
-    let table = row.state.as_ref().and_then(|state| state.downcast_ref::<TableName>());
+    let table = row
+        .state
+        .as_ref()
+        .and_then(|state| state.downcast_ref::<TableName>());
     table.ok_or_else(|| Error::invalid_request("the row is not of a slice"))
 }

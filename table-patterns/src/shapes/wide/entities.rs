@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::Stream;
 use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName, Ticks};
 use table_core::store::{
-    Conflicts, Error, ErrorKind, GroupTransaction, KeyOrder, MovedCopy, Operation, Result, ServiceProfile,
-    TableStore, TableStoreExt, Written,
+    Conflicts, Error, ErrorKind, GroupTransaction, KeyOrder, MovedCopy, Operation, Result,
+    ServiceProfile, TableStore, TableStoreExt, Written,
 };
 use table_core::typed::Schema;
 
@@ -91,13 +91,19 @@ impl<T> Wide<T> {
     }
 
     pub(super) fn map<U>(self, map: impl FnOnce(T) -> Result<U>) -> Result<Wide<U>> {
-        Ok(Wide { value: map(self.value)?, stored: self.stored })
+        Ok(Wide {
+            value: map(self.value)?,
+            stored: self.stored,
+        })
     }
 }
 
 impl From<StoredWide> for Wide<Entity> {
     fn from(stored: StoredWide) -> Self {
-        Self { value: stored.to_entity(), stored: Arc::new(stored) }
+        Self {
+            value: stored.to_entity(),
+            stored: Arc::new(stored),
+        }
     }
 }
 
@@ -105,7 +111,11 @@ impl WideEntities {
     /// Opens the wide entities of a table. No request; the table must exist when it is used.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
         Self {
-            reader: Reader { store: store.into_shared(), table, attempts: Conflicts::ATTEMPTS },
+            reader: Reader {
+                store: store.into_shared(),
+                table,
+                attempts: Conflicts::ATTEMPTS,
+            },
             schema: None,
             row_bytes: CHUNK_BYTES,
         }
@@ -116,7 +126,10 @@ impl WideEntities {
     /// # Errors
     /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
-        self.reader.store.create_table_if_missing(&self.reader.table).await
+        self.reader
+            .store
+            .create_table_if_missing(&self.reader.table)
+            .await
     }
 
     /// Sets how often a read that meets rows of different writes, and an update after a conflict, is attempted; at least 1,
@@ -173,7 +186,11 @@ impl WideEntities {
     }
 
     /// Inserts an entity; an entity of the type that is due is replaced in the version that was read. 1 request; 3 over a due entity.
-    pub(super) async fn insert_over_due(&self, schema: &Schema, entity: &Entity) -> Result<Wide<Entity>> {
+    pub(super) async fn insert_over_due(
+        &self,
+        schema: &Schema,
+        entity: &Entity,
+    ) -> Result<Wide<Entity>> {
         let key = entity.key();
         insert_over_due(
             schema,
@@ -212,8 +229,15 @@ impl WideEntities {
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
-    pub async fn replace_if(&self, entity: &Entity, version: impl Into<IfMatch>) -> Result<Wide<Entity>> {
-        self.change_if(entity.key(), &version.into(), |_| Ok(entity.properties().clone())).await
+    pub async fn replace_if(
+        &self,
+        entity: &Entity,
+        version: impl Into<IfMatch>,
+    ) -> Result<Wide<Entity>> {
+        self.change_if(entity.key(), &version.into(), |_| {
+            Ok(entity.properties().clone())
+        })
+        .await
     }
 
     /// Reads the entity, and writes the properties that `change` returns if the entity has this version. With any version,
@@ -247,7 +271,10 @@ impl WideEntities {
     }
 
     async fn existing(&self, key: &Key) -> Result<StoredWide> {
-        self.reader.read(key).await?.ok_or_else(|| self.missing(key))
+        self.reader
+            .read(key)
+            .await?
+            .ok_or_else(|| self.missing(key))
     }
 
     /// Replaces the entity in the version that was read. 1 request, which writes only the rows that change.
@@ -263,7 +290,8 @@ impl WideEntities {
                 read.key()
             )));
         }
-        self.write(Some(&read.stored), entity.key(), entity.properties()).await
+        self.write(Some(&read.stored), entity.key(), entity.properties())
+            .await
     }
 
     /// Sets one property of the entity in the version that was read. 1 request, which writes a chunk and the head row.
@@ -363,15 +391,24 @@ impl WideEntities {
         let old = &read.stored;
         let prefix = prefix(&old.key, self.profile());
         let mut group = GroupTransaction::new(old.key.partition_key(), self.profile());
-        group.push(Operation::Delete(old.row_key(&prefix, HEAD)?, old.version()?))?;
+        group.push(Operation::Delete(
+            old.row_key(&prefix, HEAD)?,
+            old.version()?,
+        ))?;
         // As in `group`, the condition of the head row is enough.
         for number in old.chunks.keys() {
-            group.push(Operation::Delete(old.row_key(&prefix, *number)?, IfMatch::Any))?;
+            group.push(Operation::Delete(
+                old.row_key(&prefix, *number)?,
+                IfMatch::Any,
+            ))?;
         }
         let (store, table) = (&*self.reader.store, &self.reader.table);
-        let _permitted = permit_whole(store, table, self.schema, &old.key, || old.to_entity()).await?;
+        let _permitted =
+            permit_whole(store, table, self.schema, &old.key, || old.to_entity()).await?;
         let deleted = store.transact(table, group).await;
-        deleted.map(drop).map_err(|error| with_entity_key(&old.key, error))
+        deleted
+            .map(drop)
+            .map_err(|error| with_entity_key(&old.key, error))
     }
 
     /// Deletes the entity if it exists. Returns whether it existed. 2 requests, and again after a conflict.
@@ -381,7 +418,9 @@ impl WideEntities {
     pub async fn delete_if_exists(&self, key: &Key) -> Result<bool> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
-            let Some(read) = self.get(key).await? else { return Ok(false) };
+            let Some(read) = self.get(key).await? else {
+                return Ok(false);
+            };
             match self.delete_stored(&read).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(()) => return Ok(true),
@@ -437,7 +476,11 @@ impl WideEntities {
         check: &(impl Fn(&StoredWide) -> Result<()> + Send + Sync),
         copy: &mut Option<(MovedCopy, Wide<Entity>)>,
     ) -> Result<()> {
-        let moved = read.value.clone().with_system(None, None).with_key(to.clone());
+        let moved = read
+            .value
+            .clone()
+            .with_system(None, None)
+            .with_key(to.clone());
         // The version that the copy replaces, which the closure sees. A mutex, because `check` may be called again after a conflict.
         let replaced = Mutex::new(None);
         let written = target.upsert_if(&moved, |old| {
@@ -449,7 +492,9 @@ impl WideEntities {
             Err(error) if error.is_conflict() => return Err(target.changed(to)),
             written => written?,
         };
-        let replaced = replaced.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let replaced = replaced
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         let earlier = copy.as_ref().map(|(copy, _)| copy);
         let made = MovedCopy::over(replaced.as_ref(), written.etag().cloned(), earlier);
         *copy = Some((made, written));
@@ -458,8 +503,11 @@ impl WideEntities {
 
     /// Removes the copy of a move that has failed. Returns the error of the move.
     async fn without_copy(&self, copy: Option<(MovedCopy, Wide<Entity>)>, error: Error) -> Error {
-        let Some((copy, written)) = copy else { return error };
-        copy.remove_after(error, |_| self.delete_stored(&written)).await
+        let Some((copy, written)) = copy else {
+            return error;
+        };
+        copy.remove_after(error, |_| self.delete_stored(&written))
+            .await
     }
 
     /// The name of the table.
@@ -508,7 +556,10 @@ impl WideEntities {
         let _permitted = permit_whole(store, table, self.schema, key, || new.to_entity()).await?;
         let written = store.transact(table, group).await;
         let written = written.map_err(|error| too_large(key, with_entity_key(key, error)))?;
-        new.etag = written.into_iter().next().and_then(|head: Written| head.etag);
+        new.etag = written
+            .into_iter()
+            .next()
+            .and_then(|head: Written| head.etag);
         match new.etag {
             Some(_) => Ok(Wide::from(new)),
             // The store gave no ETag for the group, and a later write needs one.
@@ -518,19 +569,33 @@ impl WideEntities {
 
     /// The operations of a write. The head row is first: its condition fails the whole group after a concurrent write, so
     /// the chunks need no conditions.
-    fn group(&self, old: Option<&StoredWide>, new: &StoredWide, prefix: &str) -> Result<GroupTransaction> {
+    fn group(
+        &self,
+        old: Option<&StoredWide>,
+        new: &StoredWide,
+        prefix: &str,
+    ) -> Result<GroupTransaction> {
         let mut group = GroupTransaction::new(new.key.partition_key(), self.profile());
         let head = new.head(prefix)?;
         group.push(match old {
             Some(old) => Operation::Replace(head, old.version()?),
             None => Operation::Insert(head),
         })?;
-        for (number, chunk) in new.chunks.iter().filter(|(_, chunk)| chunk.write == new.write) {
-            group.push(Operation::InsertOrReplace(chunk.to_entity(new.row_key(prefix, *number)?)))?;
+        for (number, chunk) in new
+            .chunks
+            .iter()
+            .filter(|(_, chunk)| chunk.write == new.write)
+        {
+            group.push(Operation::InsertOrReplace(
+                chunk.to_entity(new.row_key(prefix, *number)?),
+            ))?;
         }
         for (number, _) in old.into_iter().flat_map(|old| &old.chunks) {
             if !new.chunks.contains_key(number) {
-                group.push(Operation::Delete(new.row_key(prefix, *number)?, IfMatch::Any))?;
+                group.push(Operation::Delete(
+                    new.row_key(prefix, *number)?,
+                    IfMatch::Any,
+                ))?;
             }
         }
         Ok(group)
@@ -542,7 +607,9 @@ impl WideEntities {
         whole.push(Operation::Insert(new.head(prefix)?))?;
         for (number, chunk) in &new.chunks {
             let row = chunk.to_entity(new.row_key(prefix, *number)?);
-            whole.push(Operation::Insert(row)).map_err(|error| too_large(&new.key, error))?;
+            whole
+                .push(Operation::Insert(row))
+                .map_err(|error| too_large(&new.key, error))?;
         }
         Ok(())
     }
@@ -552,16 +619,32 @@ impl WideEntities {
 fn next_state(old: Option<&StoredWide>, key: &Key, rows: BTreeMap<u16, Properties>) -> StoredWide {
     let write = new_write();
     let chunk = |(number, properties): (u16, Properties)| {
-        let same = old.and_then(|old| old.chunks.get(&number)).filter(|chunk| chunk.properties == properties);
+        let same = old
+            .and_then(|old| old.chunks.get(&number))
+            .filter(|chunk| chunk.properties == properties);
         let write = same.map_or_else(|| write.clone(), |chunk| chunk.write.clone());
         (number, Chunk { write, properties })
     };
     let chunks = rows.into_iter().map(chunk).collect();
-    StoredWide { key: key.clone(), etag: None, timestamp: None, write, chunks }
+    StoredWide {
+        key: key.clone(),
+        etag: None,
+        timestamp: None,
+        write,
+        chunks,
+    }
 }
 
 fn too_large(key: &Key, error: Error) -> Error {
-    let ErrorKind::LimitExceeded { kind, quantity, allowed, actual } = error.kind() else { return error };
+    let ErrorKind::LimitExceeded {
+        kind,
+        quantity,
+        allowed,
+        actual,
+    } = error.kind()
+    else {
+        return error;
+    };
     let quantity = format!(
         "the wide entity {key} must fit into one group transaction, and its {quantity} exceed the limit: keep large values in \
          blobs (large entities)"

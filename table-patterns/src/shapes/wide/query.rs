@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, PartitionKey};
-use table_core::query::{Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity};
+use table_core::query::{
+    Continuation, Page, Position, Query, ReadablePage, Select, UnreadableEntity,
+};
 use table_core::store::{Error, KeyOrder, Result, TableStore as _};
 use table_core::typed::{FromEntity, PartitionIn};
 
@@ -47,7 +49,13 @@ impl WideEntities {
 
 impl<T: FromEntity> WideQuery<T> {
     pub(super) const fn new(entities: WideEntities) -> Self {
-        Self { entities, of: None, limit: None, shows_hidden: false, as_type: PhantomData }
+        Self {
+            entities,
+            of: None,
+            limit: None,
+            shows_hidden: false,
+            as_type: PhantomData,
+        }
     }
 
     /// Returns hidden entities too: those that have expired or are deleted and kept.
@@ -71,7 +79,9 @@ impl<T: FromEntity> WideQuery<T> {
     }
 
     /// The test for hidden entities; `None` if the query returns all.
-    pub(super) fn hiding_test(&self) -> Option<impl Fn(&StoredWide) -> bool + Send + Sync + use<T>> {
+    pub(super) fn hiding_test(
+        &self,
+    ) -> Option<impl Fn(&StoredWide) -> bool + Send + Sync + use<T>> {
         let (expiries, now) = (T::requirements().expiries(), self.entities.now());
         let leaves_out = !self.shows_hidden && !expiries.is_empty();
         leaves_out.then_some(move |stored: &StoredWide| expiries.hides(&stored.to_entity(), now))
@@ -99,7 +109,9 @@ impl<T: FromEntity> WideQuery<T> {
             Ok(of) => self.found(of, None).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        found.map(|scanned| decode(scanned?.into_stored()?)).take(self.limit.unwrap_or(usize::MAX))
+        found
+            .map(|scanned| decode(scanned?.into_stored()?))
+            .take(self.limit.unwrap_or(usize::MAX))
     }
 
     /// Reads all results into memory.
@@ -123,7 +135,9 @@ impl<T: FromEntity> WideQuery<T> {
     /// # Errors
     /// As [`stream`](Self::stream).
     pub async fn count(&self) -> Result<usize> {
-        self.stream().try_fold(0, |count, _| std::future::ready(Ok(count + 1))).await
+        self.stream()
+            .try_fold(0, |count, _| std::future::ready(Ok(count + 1)))
+            .await
     }
 
     /// Reads one page, from the start or from a continuation token: as many entities as the [`limit`](Self::limit), or 100.
@@ -133,8 +147,14 @@ impl<T: FromEntity> WideQuery<T> {
     /// As [`stream`](Self::stream); a continuation token of another query.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Wide<T>>> {
         let (found, continuation) = self.page_of_entities(from).await?;
-        let items = found.into_iter().map(|scanned| decode(scanned.into_stored()?)).collect::<Result<_>>()?;
-        Ok(Page { items, continuation })
+        let items = found
+            .into_iter()
+            .map(|scanned| decode(scanned.into_stored()?))
+            .collect::<Result<_>>()?;
+        Ok(Page {
+            items,
+            continuation,
+        })
     }
 
     /// Reads one page like [`page`](Self::page), and lists the entities of it that cannot be read, with keys and errors: those that
@@ -142,7 +162,10 @@ impl<T: FromEntity> WideQuery<T> {
     ///
     /// # Errors
     /// As [`page`](Self::page), without the errors of single entities.
-    pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<Wide<T>>> {
+    pub async fn readable_page(
+        &self,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage<Wide<T>>> {
         let (found, continuation) = self.page_of_entities(from).await?;
         let read = found.into_iter().map(|scanned| match scanned.read {
             Ok(stored) => (stored.key.clone(), decode(stored)),
@@ -160,9 +183,12 @@ impl<T: FromEntity> WideQuery<T> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<Wide<T>, UnreadableEntity>>> + Send + Unpin + use<T> {
-        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
-            query.readable_page(from.as_ref()).await
-        })
+        stream_readable(
+            self.clone(),
+            self.limit,
+            Self::limit,
+            |query, from| async move { query.readable_page(from.as_ref()).await },
+        )
     }
 
     /// Reads entities after a continuation token, up to the limit of the query, and the token of the next page.
@@ -173,7 +199,9 @@ impl<T: FromEntity> WideQuery<T> {
         let of = self.checked()?;
         let Reader { store, table, .. } = &self.entities.reader;
         let query = fingerprinted(of);
-        let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
+        let after = from
+            .map(|from| from.position(store.profile(), table, &query))
+            .transpose()?;
         let limit = self.limit.unwrap_or(PAGE);
         let entities = self.found(of, after.map(|after| &*after.first));
         // One entity more than the limit shows whether there are more.
@@ -181,7 +209,10 @@ impl<T: FromEntity> WideQuery<T> {
         let has_more = page.len() > limit;
         page.truncate(limit);
         let continuation = page.last().filter(|_| has_more).map(|last| {
-            let position = Position { first: last.prefix.clone(), second: None };
+            let position = Position {
+                first: last.prefix.clone(),
+                second: None,
+            };
             Continuation::new(store.profile(), table, &query, position)
         });
         Ok((page, continuation))
@@ -192,7 +223,11 @@ impl<T: FromEntity> WideQuery<T> {
     pub(crate) fn identity(&self) -> Result<String> {
         let of = self.checked()?;
         let Reader { store, table, .. } = &self.entities.reader;
-        Ok(crate::rows::query_identity(store.profile(), table, &fingerprinted(of)))
+        Ok(crate::rows::query_identity(
+            store.profile(),
+            table,
+            &fingerprinted(of),
+        ))
     }
 
     /// The partition of a query that can run.
@@ -202,9 +237,10 @@ impl<T: FromEntity> WideQuery<T> {
             let what = "a query of wide entities needs the rows in order: read the entities by key";
             return Err(Error::unsupported(profile.name, what));
         }
-        let without =
-            "a query of wide entities needs a partition: give the partition (`WideQuery::partition`)";
-        self.of.as_ref().ok_or_else(|| Error::invalid_request(without))
+        let without = "a query of wide entities needs a partition: give the partition (`WideQuery::partition`)";
+        self.of
+            .as_ref()
+            .ok_or_else(|| Error::invalid_request(without))
     }
 }
 
@@ -219,7 +255,11 @@ fn decode<T: FromEntity>(stored: StoredWide) -> Result<Wide<T>> {
 
 impl<T> Clone for WideQuery<T> {
     fn clone(&self) -> Self {
-        Self { entities: self.entities.clone(), of: self.of.clone(), ..*self }
+        Self {
+            entities: self.entities.clone(),
+            of: self.of.clone(),
+            ..*self
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use table_core::store::{
     Conflicts, CycleDetector, Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt,
 };
 
-use super::rows::{ReadRows, StoredWide, assemble, logical, prefix, query, query_all, query_table, split};
+use super::rows::{
+    ReadRows, StoredWide, assemble, logical, prefix, query, query_all, query_table, split,
+};
 use crate::rows::with_entity_key;
 
 /// Reads the entities of a table.
@@ -24,7 +26,9 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads the entity with this key.
     pub(super) async fn read(&self, key: &Key) -> Result<Option<StoredWide>> {
-        let found = self.whole(key.partition(), &prefix(key, self.store.profile())).await;
+        let found = self
+            .whole(key.partition(), &prefix(key, self.store.profile()))
+            .await;
         match found.map_err(|error| with_entity_key(key, error))? {
             Some(other) if other.key != *key => Err(Error::corrupt(format!(
                 "the RowKeys of the wide entities {key} and {} have the same hash: rename one of them",
@@ -40,7 +44,10 @@ impl Reader {
         let mut conflicts = Conflicts::new(self.attempts);
         let mut torn_before = None;
         loop {
-            let rows = self.store.query_all(&self.table, &query(partition, prefix)).await?;
+            let rows = self
+                .store
+                .query_all(&self.table, &query(partition, prefix))
+                .await?;
             match assemble(rows)? {
                 ReadRows::Nothing => return Ok(None),
                 ReadRows::Whole(stored) => return Ok(Some(stored)),
@@ -77,11 +84,18 @@ impl Reader {
     fn scan_query(&self, query: Query) -> impl Stream<Item = Result<Scanned>> + Send + use<> {
         let (pages, reader) = (self.pages(query), self.clone());
         // Only the row of another entity ends a group, so a last, empty page ends the group of the last entity.
-        let end = Page { items: Vec::new(), continuation: None };
+        let end = Page {
+            items: Vec::new(),
+            continuation: None,
+        };
         let groups = pages
             .chain(stream::iter([Ok(ReadablePage::from(end))]))
-            .scan(OpenGroup::default(), |open, page| ready(Some(page.map(|page| open.groups(page)))));
-        let entities = groups.map_ok(|groups| stream::iter(groups.into_iter().map(Ok))).try_flatten();
+            .scan(OpenGroup::default(), |open, page| {
+                ready(Some(page.map(|page| open.groups(page))))
+            });
+        let entities = groups
+            .map_ok(|groups| stream::iter(groups.into_iter().map(Ok)))
+            .try_flatten();
         entities
             .and_then(move |group| read_group(reader.clone(), group))
             .try_filter_map(|found| ready(Ok(found)))
@@ -95,7 +109,9 @@ impl Reader {
         stream::try_unfold(start, move |state: Option<(Option<_>, CycleDetector)>| {
             let (store, table, query) = (Arc::clone(&store), table.clone(), query.clone());
             async move {
-                let Some((from, mut cycles)) = state else { return Ok(None) };
+                let Some((from, mut cycles)) = state else {
+                    return Ok(None);
+                };
                 let page = store.query_readable(&table, &query, from.as_ref()).await?;
                 let next = page.page.continuation.clone();
                 if let Some(next) = &next {
@@ -108,7 +124,11 @@ impl Reader {
 
     fn torn(&self, partition: &str, prefix: &str) -> Error {
         let key = format!("({partition}, {prefix}…)");
-        ErrorKind::PreconditionFailed { table: self.table.to_string(), key }.into()
+        ErrorKind::PreconditionFailed {
+            table: self.table.to_string(),
+            key,
+        }
+        .into()
     }
 
     fn damaged(&self, partition: &str, prefix: &str) -> Error {
@@ -152,15 +172,22 @@ struct OpenGroup {
 impl OpenGroup {
     /// The groups that are complete after a page.
     fn groups(&mut self, page: ReadablePage) -> Vec<EntityRows> {
-        let ReadablePage { mut page, unreadable } = page;
+        let ReadablePage {
+            mut page,
+            unreadable,
+        } = page;
         if !unreadable.is_empty() {
             // A row without properties takes the place of one that cannot be read, so that its entity has a group.
-            page.items.extend(unreadable.iter().map(|row| Entity::from(row.key.clone())));
+            page.items
+                .extend(unreadable.iter().map(|row| Entity::from(row.key.clone())));
             page.items.sort_by(|a, b| a.key().cmp(b.key()));
             self.unreadable.extend(unreadable);
         }
         let groups = group_by_entity(&mut self.rows, page);
-        groups.into_iter().map(|rows| self.with_error(rows)).collect()
+        groups
+            .into_iter()
+            .map(|rows| self.with_error(rows))
+            .collect()
     }
 
     /// The rows of an entity, with the error of the first of them that cannot be read.
@@ -183,8 +210,9 @@ fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity
     let is_end = page.items.is_empty() && page.continuation.is_none();
     let mut groups = Vec::new();
     for row in page.items {
-        let is_other_entity =
-            open.last().is_some_and(|last| shared_prefix(last.key()) != shared_prefix(row.key()));
+        let is_other_entity = open
+            .last()
+            .is_some_and(|last| shared_prefix(last.key()) != shared_prefix(row.key()));
         if is_other_entity {
             groups.push(std::mem::take(open));
         }
@@ -198,19 +226,29 @@ fn group_by_entity(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity
 
 /// The partition and the prefix of a row's key, which all rows of its entity share.
 fn shared_prefix(key: &Key) -> (&str, &str) {
-    (key.partition(), split(key.row()).map_or_else(|| key.row(), |(prefix, _)| prefix))
+    (
+        key.partition(),
+        split(key.row()).map_or_else(|| key.row(), |(prefix, _)| prefix),
+    )
 }
 
 /// Reads the entity of rows that a scan has found. `None` if the entity was deleted meanwhile.
 async fn read_group(reader: Reader, group: EntityRows) -> Result<Option<Scanned>> {
     let EntityRows { rows, error } = group;
-    let Some(first) = rows.first().map(|row| row.key().clone()) else { return Ok(None) };
+    let Some(first) = rows.first().map(|row| row.key().clone()) else {
+        return Ok(None);
+    };
     let (partition, prefix) = shared_prefix(&first);
     let (partition, prefix) = (partition.to_owned(), prefix.to_owned());
     let key = rows.iter().find_map(logical);
     // Only the head row has the logical key. Without a head row, the report names the first row.
     let reported = key.clone().unwrap_or(first);
-    let unreadable = |error| Err(UnreadableEntity { key: reported, error });
+    let unreadable = |error| {
+        Err(UnreadableEntity {
+            key: reported,
+            error,
+        })
+    };
     let read = match error {
         Some(error) => unreadable(error),
         None => match assemble_or_reread(&reader, rows, &partition, &prefix).await {
@@ -228,7 +266,11 @@ async fn read_group(reader: Reader, group: EntityRows) -> Result<Option<Scanned>
             }
         },
     };
-    Ok(Some(Scanned { partition, prefix, read }))
+    Ok(Some(Scanned {
+        partition,
+        prefix,
+        read,
+    }))
 }
 
 /// Assembles the entity of rows that a scan has read; reads the entity again if the rows are of different writes.
@@ -246,5 +288,8 @@ async fn assemble_or_reread(
 
 /// Whether an error concerns the rows of one entity alone: they are damaged, or the store cannot decrypt them.
 fn is_of_one_entity(error: &Error) -> bool {
-    matches!(error.root().kind(), ErrorKind::Decode(_) | ErrorKind::Storage(_) | ErrorKind::Encryption(_))
+    matches!(
+        error.root().kind(),
+        ErrorKind::Decode(_) | ErrorKind::Storage(_) | ErrorKind::Encryption(_)
+    )
 }

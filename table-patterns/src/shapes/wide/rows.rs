@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use sha2::{Digest, Sha256};
 use table_core::engine::property_size;
 use table_core::model::{
-    ETag, Entity, IfMatch, Key, Properties, PropertyRef, RowKey, SYSTEM_PREFIX, TableName, Ticks, ValueRef,
-    key_order,
+    ETag, Entity, IfMatch, Key, Properties, PropertyRef, RowKey, SYSTEM_PREFIX, TableName, Ticks,
+    ValueRef, key_order,
 };
 use table_core::query::{Filter, Query, Select};
 use table_core::store::limits::{CUSTOM_PROPERTIES, ENTITY_BYTES};
@@ -79,13 +79,19 @@ pub(crate) fn is_head_row(row: &Entity) -> bool {
 pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
     // The logical key is escaped and so has no tilde: the first `~~` behind it is the end mark, and no entity's prefix is the start of
     // another's. A range of row keys therefore holds the rows of one entity only.
-    let plain = format!("{SYSTEM_PREFIX}{PLAIN}{}{END}", key.row().replace('~', "~7E"));
+    let plain = format!(
+        "{SYSTEM_PREFIX}{PLAIN}{}{END}",
+        key.row().replace('~', "~7E")
+    );
     let units = plain.encode_utf16().count() + DIGITS;
     let bytes = plain.len() + DIGITS;
     if units <= profile.key_units && profile.row_key_bytes.is_none_or(|most| bytes <= most) {
         return plain;
     }
-    let hash: String = Sha256::digest(key.row().as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+    let hash: String = Sha256::digest(key.row().as_bytes())
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
     format!("{SYSTEM_PREFIX}{HASHED}{hash}{END}")
 }
 
@@ -93,7 +99,11 @@ pub(super) fn prefix(key: &Key, profile: &ServiceProfile) -> String {
 pub(super) fn split(row: &str) -> Option<(&str, u16)> {
     let (prefix, number) = row.split_at_checked(row.len().checked_sub(DIGITS)?)?;
     let digits = number.bytes().all(|b| b.is_ascii_digit()) && prefix.ends_with(END);
-    number.parse().ok().filter(|_| digits).map(|number| (prefix, number))
+    number
+        .parse()
+        .ok()
+        .filter(|_| digits)
+        .map(|number| (prefix, number))
 }
 
 /// The key of a row.
@@ -104,7 +114,10 @@ fn row_key(partition: &str, prefix: &str, number: u16) -> Result<Key> {
 /// Whether a wide entity with this key exists. 1 request.
 pub(crate) async fn is_there(store: &dyn TableStore, table: &TableName, key: &Key) -> Result<bool> {
     let head = row_key(key.partition(), &prefix(key, store.profile()), HEAD)?;
-    Ok(store.get(table, &head, Some(&Select::new([WRITE]))).await?.is_some())
+    Ok(store
+        .get(table, &head, Some(&Select::new([WRITE])))
+        .await?
+        .is_some())
 }
 
 /// The query for all rows of one entity.
@@ -120,14 +133,22 @@ pub(super) fn query_all(partition: Option<&str>, after: Option<&str>) -> Query {
     let start = after.map_or(start, |after| format!("{after}:"));
     let partition = partition.map(|partition| Filter::eq(Filter::PARTITION_KEY, partition));
     let filter = Filter::and_maybe(partition, Some(rows(&start, &end)));
-    Query { filter, ..Query::new() }
+    Query {
+        filter,
+        ..Query::new()
+    }
 }
 
 /// The query for all rows of all entities in the table, after the entity with this partition and prefix.
 pub(super) fn query_table(after: Option<(&str, &str)>) -> Query {
-    let Some((partition, after)) = after else { return query_all(None, None) };
+    let Some((partition, after)) = after else {
+        return query_all(None, None);
+    };
     let later = Filter::gt(Filter::PARTITION_KEY, partition);
-    let (here, later) = match (query_all(Some(partition), Some(after)).filter, query_all(None, None).filter) {
+    let (here, later) = match (
+        query_all(Some(partition), Some(after)).filter,
+        query_all(None, None).filter,
+    ) {
         (Some(here), Some(rows)) => (here, later.and(rows)),
         (here, _) => (here.unwrap_or_else(|| later.clone()), later),
     };
@@ -158,18 +179,31 @@ impl StoredWide {
 
     /// The head row.
     pub(super) fn head(&self, prefix: &str) -> Result<Entity> {
-        let list = self.chunks.iter().map(|(number, chunk)| format!("{number:0DIGITS$}:{}", chunk.write));
+        let list = self
+            .chunks
+            .iter()
+            .map(|(number, chunk)| format!("{number:0DIGITS$}:{}", chunk.write));
         let list = list.collect::<Vec<_>>().join(",");
         let head = Entity::from(self.row_key(prefix, HEAD)?);
-        Ok(head.with(WRITE, &*self.write).with(ROWS, list).with(ROW, self.key.row()))
+        Ok(head
+            .with(WRITE, &*self.write)
+            .with(ROWS, list)
+            .with(ROW, self.key.row()))
     }
 
     /// The logical entity.
     pub(super) fn to_entity(&self) -> Entity {
-        let bytes = self.chunks.values().map(|chunk| chunk.properties.as_packed().len()).sum();
+        let bytes = self
+            .chunks
+            .values()
+            .map(|chunk| chunk.properties.as_packed().len())
+            .sum();
         let mut all = Properties::with_capacity(bytes);
         for chunk in self.chunks.values() {
-            chunk.properties.iter().for_each(|p| all.push(p.name(), p.value(), p.is_encrypted()));
+            chunk
+                .properties
+                .iter()
+                .for_each(|p| all.push(p.name(), p.value(), p.is_encrypted()));
         }
         Entity::from_parts(self.key.clone(), all).with_system(self.etag.clone(), self.timestamp)
     }
@@ -199,20 +233,40 @@ pub(super) fn assemble(rows: Vec<Entity>) -> Result<ReadRows> {
         match split(row.key().row()) {
             Some((_, HEAD)) => head = Some(row),
             Some((_, number)) => drop(chunks.insert(number, Chunk::read(row)?)),
-            None => return Err(damaged(&row, "RowKey", "a row number of three digits at the end")),
+            None => {
+                return Err(damaged(
+                    &row,
+                    "RowKey",
+                    "a row number of three digits at the end",
+                ));
+            }
         }
     }
     let Some(head) = head else {
-        return Ok(if chunks.is_empty() { ReadRows::Nothing } else { ReadRows::Torn(None) });
+        return Ok(if chunks.is_empty() {
+            ReadRows::Nothing
+        } else {
+            ReadRows::Torn(None)
+        });
     };
     let key = Key::new(head.key().partition(), RowKey::new(text(&head, ROW)?)?)?;
     let (etag, timestamp) = (head.etag().cloned(), head.timestamp());
-    let stored = StoredWide { key, etag, timestamp, write: text(&head, WRITE)?.into(), chunks };
+    let stored = StoredWide {
+        key,
+        etag,
+        timestamp,
+        write: text(&head, WRITE)?.into(),
+        chunks,
+    };
     // The rows are read by several requests, so a write in between may mix old and new rows. The head row lists the write id of every chunk,
     // and is written in the same group: the rows are of one state if the chunks that were read give the same list.
     let listed = stored.head("")?;
     let is_consistent = listed.get(ROWS) == head.get(ROWS);
-    Ok(if is_consistent { ReadRows::Whole(stored) } else { ReadRows::Torn(Some(stored.write)) })
+    Ok(if is_consistent {
+        ReadRows::Whole(stored)
+    } else {
+        ReadRows::Torn(Some(stored.write))
+    })
 }
 
 /// The logical key, which the head row contains; `None` for other rows.
@@ -228,7 +282,13 @@ fn text<'a>(row: &'a Entity, name: &str) -> Result<&'a str> {
 }
 
 fn damaged(row: &Entity, property: &str, expected: &str) -> Error {
-    Error::decode("wide entity", row.key(), property, expected, "something else")
+    Error::decode(
+        "wide entity",
+        row.key(),
+        property,
+        expected,
+        "something else",
+    )
 }
 
 /// The maximal number of properties of a chunk: the service's limit, less the write id and four for adapters.
@@ -272,7 +332,9 @@ pub(super) fn distribute(
     let mut unplaced = Vec::new();
     for p in properties {
         let size = checked_size(&p, most)?;
-        let row = old_chunks.get(p.name()).map(|number| rows.entry(*number).or_default());
+        let row = old_chunks
+            .get(p.name())
+            .map(|number| rows.entry(*number).or_default());
         // A property stays in its chunk, so that a small change writes few rows.
         match row.filter(|row| row.fits(size, most)) {
             Some(row) => row.push(&p, size),
@@ -282,16 +344,26 @@ pub(super) fn distribute(
     for (p, size) in unplaced {
         add_to_any(&mut rows, &p, size, most);
     }
-    Ok(rows.into_iter().map(|(number, row)| (number, row.properties)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(number, row)| (number, row.properties))
+        .collect())
 }
 
 fn chunk_of_each_property(old: Option<&StoredWide>) -> HashMap<&str, u16> {
     let chunks = old.into_iter().flat_map(|stored| &stored.chunks);
-    chunks.flat_map(|(number, chunk)| chunk.properties.iter().map(|p| (p.name(), *number))).collect()
+    chunks
+        .flat_map(|(number, chunk)| chunk.properties.iter().map(|p| (p.name(), *number)))
+        .collect()
 }
 
 /// Adds a property to the last chunk, otherwise to the first chunk with room, otherwise to a new chunk.
-fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size: usize, most: usize) {
+fn add_to_any(
+    rows: &mut BTreeMap<u16, ChunkBuilder>,
+    p: &PropertyRef<'_>,
+    size: usize,
+    most: usize,
+) {
     let has_room = |(_, row): &(&u16, &mut ChunkBuilder)| row.fits(size, most);
     if let Some(mut last) = rows.last_entry().filter(|last| last.get().fits(size, most)) {
         return last.get_mut().push(p, size);
@@ -300,7 +372,9 @@ fn add_to_any(rows: &mut BTreeMap<u16, ChunkBuilder>, p: &PropertyRef<'_>, size:
         return row.push(p, size);
     }
     // Numbers of emptied chunks are used again. 999 chunks are never reached: `check_whole` refuses an entity of more rows than one group has.
-    let number = (1..=MAX_CHUNK).find(|number| !rows.contains_key(number)).unwrap_or(MAX_CHUNK);
+    let number = (1..=MAX_CHUNK)
+        .find(|number| !rows.contains_key(number))
+        .unwrap_or(MAX_CHUNK);
     rows.entry(number).or_default().push(p, size);
 }
 
@@ -314,7 +388,11 @@ fn checked_size(p: &PropertyRef<'_>, most: usize) -> Result<usize> {
     }
     let size = property_size(p.name(), p.value());
     if size > most {
-        return Err(Error::limit(format!("bytes of the property '{}'", p.name()), most, size));
+        return Err(Error::limit(
+            format!("bytes of the property '{}'", p.name()),
+            most,
+            size,
+        ));
     }
     Ok(size)
 }

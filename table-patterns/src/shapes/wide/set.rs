@@ -44,12 +44,22 @@ impl<T: TableEntity> WideQuery<T> {
     ///
     /// # Errors
     /// As [`delete`](Self::delete). In the summary: an error of `change`, or a change of a key; such an entity is not written.
-    pub async fn update(&self, change: impl Fn(&mut T) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+    pub async fn update(
+        &self,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
         self.write_set(|old| {
             let new = changed(&old, &change)?;
             let is_same = old.properties().len() == new.properties().len()
-                && new.properties().iter().all(|p| old.properties().find(p.name()) == Some(p));
-            Ok(if is_same { WideDecision::Keep } else { WideDecision::Replace(new.into_parts().1) })
+                && new
+                    .properties()
+                    .iter()
+                    .all(|p| old.properties().find(p.name()) == Some(p));
+            Ok(if is_same {
+                WideDecision::Keep
+            } else {
+                WideDecision::Replace(new.into_parts().1)
+            })
         })
         .await
     }
@@ -60,14 +70,20 @@ impl<T: TableEntity> WideQuery<T> {
     ) -> Result<BulkSummary> {
         let hides = self.hiding_test();
         let decide = |old: &StoredWide| {
-            let (is_hidden, old) = (hides.as_ref().is_some_and(|hides| hides(old)), old.to_entity());
+            let (is_hidden, old) = (
+                hides.as_ref().is_some_and(|hides| hides(old)),
+                old.to_entity(),
+            );
             match !is_hidden && T::type_filter().is_none_or(|filter| filter.matches(&old)) {
                 true => decide(old),
                 false => Ok(WideDecision::Ignore),
             }
         };
         let of = self.checked()?;
-        let entities = WideEntities { schema: Some(T::SCHEMA), ..self.entities.clone() };
+        let entities = WideEntities {
+            schema: Some(T::SCHEMA),
+            ..self.entities.clone()
+        };
         let found = self.found(of, None).take(self.limit.unwrap_or(usize::MAX));
         let found = found.and_then(|scanned| ready(scanned.into_stored().map(Ok)));
         run(found, Write::new(entities, decide)).await
@@ -83,7 +99,11 @@ impl WideEntities {
         is_stopped: impl Fn() -> bool + Send + Sync,
     ) -> Result<BulkSummary> {
         let decide = |old: &StoredWide| {
-            Ok(if is_in_set(&old.to_entity()) { WideDecision::Delete } else { WideDecision::Ignore })
+            Ok(if is_in_set(&old.to_entity()) {
+                WideDecision::Delete
+            } else {
+                WideDecision::Ignore
+            })
         };
         let found = self.scan_all(None)?.take_while(|_| ready(!is_stopped()));
         // An entity that cannot be read is an error of its own, and the others are still written.
@@ -137,12 +157,19 @@ struct Write<D> {
 
 impl<D: Fn(&StoredWide) -> Result<WideDecision> + Send + Sync> Write<D> {
     fn new(entities: WideEntities, decide: D) -> Self {
-        Self { entities, decide, requests: AtomicU64::new(0) }
+        Self {
+            entities,
+            decide,
+            requests: AtomicU64::new(0),
+        }
     }
 
     /// Writes one entity in the version that was read; after a conflict, reads it and decides again.
     async fn one(&self, mut old: StoredWide) -> Done {
-        let (key, mut conflicts) = (old.key.clone(), Conflicts::new(self.entities.reader.attempts));
+        let (key, mut conflicts) = (
+            old.key.clone(),
+            Conflicts::new(self.entities.reader.attempts),
+        );
         loop {
             let step = match (self.decide)(&old) {
                 Ok(step) => step,
@@ -156,7 +183,9 @@ impl<D: Fn(&StoredWide) -> Result<WideDecision> + Send + Sync> Write<D> {
             };
             let number = self.requests.fetch_add(1, Ordering::Relaxed);
             let error = match self.write(&old, new).await {
-                Err(error) if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied => {
+                Err(error)
+                    if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied =>
+                {
                     return Done::NotInSet;
                 }
                 Err(error) if error.is_conflict() => error,
@@ -176,10 +205,17 @@ impl<D: Fn(&StoredWide) -> Result<WideDecision> + Send + Sync> Write<D> {
     /// Replaces the entity by these properties, or deletes it.
     async fn write(&self, old: &StoredWide, new: Option<Properties>) -> Result<Written> {
         let Some(new) = new else {
-            return self.entities.delete_stored(&Wide::from(old.clone())).await.map(|()| Written::default());
+            return self
+                .entities
+                .delete_stored(&Wide::from(old.clone()))
+                .await
+                .map(|()| Written::default());
         };
         let wide = self.entities.write(Some(old), &old.key, &new).await?;
-        Ok(wide.etag().cloned().map_or_else(Written::default, Written::version))
+        Ok(wide
+            .etag()
+            .cloned()
+            .map_or_else(Written::default, Written::version))
     }
 
     fn outcome(&self, key: Key, number: u64, result: Result<Written>) -> Done {

@@ -57,13 +57,19 @@ pub struct WideTable<T> {
 
 impl<T> std::fmt::Debug for WideTable<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WideTable").field("entities", &self.entities).finish()
+        f.debug_struct("WideTable")
+            .field("entities", &self.entities)
+            .finish()
     }
 }
 
 impl<T> Clone for WideTable<T> {
     fn clone(&self) -> Self {
-        Self { entities: self.entities.clone(), shows_hidden: self.shows_hidden, of: PhantomData }
+        Self {
+            entities: self.entities.clone(),
+            shows_hidden: self.shows_hidden,
+            of: PhantomData,
+        }
     }
 }
 
@@ -90,8 +96,15 @@ impl<T: FromEntity> WideTable<T> {
             [schema] if schema.wide => Some(schema),
             _ => None,
         };
-        let entities = WideEntities { schema, ..WideEntities::new(store, table) };
-        Ok(Self { entities, shows_hidden: false, of: PhantomData })
+        let entities = WideEntities {
+            schema,
+            ..WideEntities::new(store, table)
+        };
+        Ok(Self {
+            entities,
+            shows_hidden: false,
+            of: PhantomData,
+        })
     }
 
     /// Creates the table if it is missing. Returns whether the table was created. 1 request.
@@ -105,18 +118,27 @@ impl<T: FromEntity> WideTable<T> {
     /// Sets how often a read or an update is attempted: see [`WideEntities::with_attempts`].
     #[must_use]
     pub fn with_attempts(self, attempts: u32) -> Self {
-        Self { entities: self.entities.with_attempts(attempts), ..self }
+        Self {
+            entities: self.entities.with_attempts(attempts),
+            ..self
+        }
     }
 
     /// Makes all reads return hidden entities too: those that have expired or are deleted and kept. `update` and `merge` then change them.
     #[must_use]
     pub fn with_hidden(self) -> Self {
-        Self { shows_hidden: true, ..self }
+        Self {
+            shows_hidden: true,
+            ..self
+        }
     }
 
     /// Whether reads of this handle leave a stored entity out.
     fn hides(&self, entity: &Entity) -> bool {
-        !self.shows_hidden && T::requirements().expiries().hides(entity, self.entities.now())
+        !self.shows_hidden
+            && T::requirements()
+                .expiries()
+                .hides(entity, self.entities.now())
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn TableStore> {
@@ -126,7 +148,10 @@ impl<T: FromEntity> WideTable<T> {
     /// Sets the maximal size of the properties in one row: see [`WideEntities::with_row_bytes`].
     #[must_use]
     pub fn with_row_bytes(self, bytes: usize) -> Self {
-        Self { entities: self.entities.with_row_bytes(bytes), ..self }
+        Self {
+            entities: self.entities.with_row_bytes(bytes),
+            ..self
+        }
     }
 
     /// The same entities without their type.
@@ -139,7 +164,11 @@ impl<T: FromEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::get`]; the entity is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Wide<T>>> {
-        let read = self.entities.get(&key.into_key()).await?.filter(|read| !self.hides(read));
+        let read = self
+            .entities
+            .get(&key.into_key())
+            .await?
+            .filter(|read| !self.hides(read));
         read.map(|wide| wide.map(T::from_entity)).transpose()
     }
 
@@ -159,7 +188,11 @@ impl<T: FromEntity> WideTable<T> {
     /// A query of the entities of a partition. No request. See [`WideQuery`].
     pub fn query(&self) -> WideQuery<T> {
         let query = WideQuery::new(self.entities.clone());
-        if self.shows_hidden { query.with_hidden() } else { query }
+        if self.shows_hidden {
+            query.with_hidden()
+        } else {
+            query
+        }
     }
 
     /// Deletes the entity if it exists. Returns whether it existed. 2 requests, and again after a conflict.
@@ -194,7 +227,10 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::insert`]; a conflict over a due entity, after the last attempt; a value that cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Wide<T>> {
-        self.entities.insert_over_due(T::SCHEMA, &value.to_logical()?).await?.map(T::from_entity)
+        self.entities
+            .insert_over_due(T::SCHEMA, &value.to_logical()?)
+            .await?
+            .map(T::from_entity)
     }
 
     /// Replaces the entity in the version that was read, which its `#[etag]` field holds. The result has the new version. 2
@@ -212,8 +248,15 @@ impl<T: TableEntity> WideTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Wide<T>> {
         let (key, new) = value.to_logical()?.into_parts();
-        let replace = |old: &StoredWide| T::SCHEMA.check_replaceable(&old.to_entity()).map(|()| new.clone());
-        self.entities.change_if(&key, &version.into(), replace).await?.map(T::from_entity)
+        let replace = |old: &StoredWide| {
+            T::SCHEMA
+                .check_replaceable(&old.to_entity())
+                .map(|()| new.clone())
+        };
+        self.entities
+            .change_if(&key, &version.into(), replace)
+            .await?
+            .map(T::from_entity)
     }
 
     /// Merges the fields of a patch into the entity if it has this version; [`IfMatch::Any`] accepts any version. Other
@@ -235,7 +278,10 @@ impl<T: TableEntity> WideTable<T> {
             }
             merged::<T>(old, &over)
         };
-        self.entities.change_if(&key, &version.into(), merge).await?.map(T::from_entity)
+        self.entities
+            .change_if(&key, &version.into(), merge)
+            .await?
+            .map(T::from_entity)
     }
 
     /// Inserts the entity, or merges its properties into the stored entity. A field that is `None` keeps its stored value, as
@@ -247,12 +293,24 @@ impl<T: TableEntity> WideTable<T> {
     pub async fn insert_or_merge(&self, value: &T) -> Result<Wide<T>> {
         let (key, given) = value.to_logical()?.into_parts();
         let merge = |old: Option<&StoredWide>| {
-            let Some(old) = old else { return Ok(given.clone()) };
-            let base =
-                || T::SCHEMA.merge_base(&old.to_entity(), self.entities.now()).map(|base| base.is_some());
-            if self.shows_hidden || base()? { merged::<T>(old, &given) } else { Ok(given.clone()) }
+            let Some(old) = old else {
+                return Ok(given.clone());
+            };
+            let base = || {
+                T::SCHEMA
+                    .merge_base(&old.to_entity(), self.entities.now())
+                    .map(|base| base.is_some())
+            };
+            if self.shows_hidden || base()? {
+                merged::<T>(old, &given)
+            } else {
+                Ok(given.clone())
+            }
         };
-        self.entities.write_over(&key, merge).await?.map(T::from_entity)
+        self.entities
+            .write_over(&key, merge)
+            .await?
+            .map(T::from_entity)
     }
 
     /// Replaces the entity in the version that was read. Keeps the properties that `T` does not have, as
@@ -262,7 +320,10 @@ impl<T: TableEntity> WideTable<T> {
     /// As [`WideEntities::replace_stored`]; a value that cannot be stored.
     pub async fn replace_stored(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
         let new = T::SCHEMA.updated(&read.stored.to_entity(), value.to_logical()?)?;
-        self.entities.replace_stored(read, &new).await?.map(T::from_entity)
+        self.entities
+            .replace_stored(read, &new)
+            .await?
+            .map(T::from_entity)
     }
 
     /// Inserts or replaces the entity. 2 requests, and again after a conflict.
@@ -270,8 +331,9 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::upsert`]; a value that cannot be stored.
     pub async fn upsert(&self, value: &T) -> Result<Wide<T>> {
-        let (entity, check) =
-            (value.to_logical()?, |old: &StoredWide| T::SCHEMA.check_replaceable(&old.to_entity()));
+        let (entity, check) = (value.to_logical()?, |old: &StoredWide| {
+            T::SCHEMA.check_replaceable(&old.to_entity())
+        });
         let put = self.entities.upsert_if(&entity, check);
         put.await?.map(T::from_entity)
     }
@@ -281,10 +343,17 @@ impl<T: TableEntity> WideTable<T> {
     ///
     /// # Errors
     /// As [`WideEntities::move_to`]; the entity at the target has a later schema version.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
+    pub async fn move_to(
+        &self,
+        key: impl KeyOf<T>,
+        target: &Self,
+        to: impl KeyOf<T>,
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &StoredWide| T::SCHEMA.check_replaceable(&old.to_entity());
-        self.entities.move_if(&key, &target.entities, &to, check).await
+        self.entities
+            .move_if(&key, &target.entities, &to, check)
+            .await
     }
 
     /// Reads the entity, calls `change`, and replaces the entity in the version that was read. Properties that `T` does not
@@ -308,7 +377,10 @@ impl<T: TableEntity> WideTable<T> {
             *properties = T::SCHEMA.updated(&old, value.to_logical()?)?.into_parts().1;
             Ok(())
         };
-        self.entities.update(&key, change).await?.map(T::from_entity)
+        self.entities
+            .update(&key, change)
+            .await?
+            .map(T::from_entity)
     }
 }
 
@@ -345,19 +417,29 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
             None => None,
             Some(Some(after)) => Some(after),
             Some(None) => {
-                return Err(Error::invalid_request("the cursor is not of an upgrade of wide entities"));
+                return Err(Error::invalid_request(
+                    "the cursor is not of an upgrade of wide entities",
+                ));
             }
         };
         let (mut page, mut bytes, mut read) = (UpgradePage::default(), 0, 0);
         let mut found = pin!(self.entities.scan_all(after)?);
-        while let Some(Scanned { partition, prefix, read: scanned }) = found.try_next().await? {
+        while let Some(Scanned {
+            partition,
+            prefix,
+            read: scanned,
+        }) = found.try_next().await?
+        {
             read += 1;
             match scanned {
                 Ok(stored) => {
                     let entity = stored.to_entity();
                     bytes += entity.properties().as_packed().len();
                     if T::type_filter().is_none_or(|filter| filter.matches(&entity)) {
-                        page.rows.push(UpgradeRow { entity, state: Some(Arc::new(stored)) });
+                        page.rows.push(UpgradeRow {
+                            entity,
+                            state: Some(Arc::new(stored)),
+                        });
                     }
                 }
                 Err(unreadable) => page.unreadable.push(unreadable),
@@ -396,13 +478,18 @@ fn merged<T: TableEntity>(old: &StoredWide, over: &Properties) -> Result<Propert
 
 /// Refuses a type with indexes, large properties or spread keys.
 fn check_type(required: &Requirements) -> Result<()> {
-    let what = match (required.indexes.first(), required.large.first(), required.spread) {
+    let what = match (
+        required.indexes.first(),
+        required.large.first(),
+        required.spread,
+    ) {
         (Some(index), ..) => format!("the index '{}'", index.name),
         (_, Some(property), _) => format!("the large property '{property}'"),
         (.., Some(_)) => "spread keys".to_owned(),
         _ => return Ok(()),
     };
-    let text =
-        format!("a table of wide entities does not support {what}: remove the declaration from the type");
+    let text = format!(
+        "a table of wide entities does not support {what}: remove the declaration from the type"
+    );
     Err(Error::invalid_request(text))
 }

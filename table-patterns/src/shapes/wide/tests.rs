@@ -25,7 +25,10 @@ struct Shuffled {
 
 impl Shuffled {
     async fn write_between(&self, table: &TableName, key: &Key, value: i32) -> Result<()> {
-        let wide = WideEntities::new(Arc::clone(&self.store) as Arc<dyn TableStore>, table.clone());
+        let wide = WideEntities::new(
+            Arc::clone(&self.store) as Arc<dyn TableStore>,
+            table.clone(),
+        );
         let change = |properties: &mut table_core::model::Properties| {
             properties.set("P", value);
             Ok(())
@@ -79,8 +82,15 @@ async fn shuffled(order: KeyOrder) -> Result<(WideEntities, Arc<Shuffled>)> {
     wide.insert(&Entity::from(year()?).with("P", 0)).await?;
     let mut profile = store.profile().clone();
     profile.order = order;
-    let shuffled = Arc::new(Shuffled { store, profile, reads: AtomicUsize::new(0) });
-    Ok((WideEntities::new(Arc::clone(&shuffled) as Arc<dyn TableStore>, table), shuffled))
+    let shuffled = Arc::new(Shuffled {
+        store,
+        profile,
+        reads: AtomicUsize::new(0),
+    });
+    Ok((
+        WideEntities::new(Arc::clone(&shuffled) as Arc<dyn TableStore>, table),
+        shuffled,
+    ))
 }
 
 /// Two torn reads under one head prove damage only where the head is read first.
@@ -106,10 +116,16 @@ async fn a_repeated_continuation_token_ends_a_query_with_an_error() -> Result<()
         wide.insert(&Entity::new("JFK", year)?.with("P", 0)).await?;
     }
     for rows in [0, 1] {
-        let wide = WideEntities::new(AlwaysFirstPage::around(Arc::clone(&store), rows), table.clone());
+        let wide = WideEntities::new(
+            AlwaysFirstPage::around(Arc::clone(&store), rows),
+            table.clone(),
+        );
         let query = WideQuery::<Entity>::new(wide).partition(PartitionKey::new("JFK")?);
         let error = query.stream().try_collect::<Vec<_>>().await.unwrap_err();
-        assert!(error.to_string().contains("repeated continuation"), "{rows}: {error}");
+        assert!(
+            error.to_string().contains("repeated continuation"),
+            "{rows}: {error}"
+        );
     }
     Ok(())
 }

@@ -40,28 +40,55 @@ async fn reports(store: &MemoryStore) -> Result<(TableName, Arc<InMemory>)> {
     );
     let reports = reports.await?;
     for number in [1, 2] {
-        let (department, title, text) = ("Sales".to_owned(), "T".to_owned(), "a long story. ".repeat(100));
-        reports.insert(&Report { department, number, title, text }).await?;
+        let (department, title, text) = (
+            "Sales".to_owned(),
+            "T".to_owned(),
+            "a long story. ".repeat(100),
+        );
+        reports
+            .insert(&Report {
+                department,
+                number,
+                title,
+                text,
+            })
+            .await?;
     }
     let rows = Query::new().with_filter(Filter::starts_with(Filter::ROW_KEY, "report_"));
     let rows = store.query_all(&table, &rows).await?;
     assert_eq!(rows.len(), 2);
-    store.write(&table, Operation::Delete(rows[1].key().clone(), IfMatch::Any)).await?;
+    store
+        .write(
+            &table,
+            Operation::Delete(rows[1].key().clone(), IfMatch::Any),
+        )
+        .await?;
     sleep(Duration::from_millis(20)).await;
     Ok((table, blobs))
 }
 
 fn upkeep(store: &MemoryStore) -> Upkeep {
-    Upkeep::new(store.clone()).tables(["Reports"]).with_options(IndexOptions::local()).keep(Duration::ZERO)
+    Upkeep::new(store.clone())
+        .tables(["Reports"])
+        .with_options(IndexOptions::local())
+        .keep(Duration::ZERO)
 }
 
 async fn names(blobs: &InMemory) -> usize {
-    blobs.list(None).try_collect::<Vec<_>>().await.unwrap().len()
+    blobs
+        .list(None)
+        .try_collect::<Vec<_>>()
+        .await
+        .unwrap()
+        .len()
 }
 
 fn large<'r>(report: &'r UpkeepReport, table: &TableName) -> &'r LargeUpkeep {
     assert_eq!(report.errors().count(), 0, "{report:?}");
-    report.tables[table].large.as_ref().expect("the manifest names a type with large values")
+    report.tables[table]
+        .large
+        .as_ref()
+        .expect("the manifest names a type with large values")
 }
 
 #[tokio::test]
@@ -69,9 +96,14 @@ async fn without_their_store_blobs_are_due() -> Result<()> {
     let store = MemoryStore::new();
     let (table, blobs) = reports(&store).await?;
     let report = upkeep(&store).run_once().await?;
-    assert_eq!(large(&report, &table).types.iter().collect::<Vec<_>>(), ["Report"]);
+    assert_eq!(
+        large(&report, &table).types.iter().collect::<Vec<_>>(),
+        ["Report"]
+    );
     let due: Vec<_> = report.due().collect();
-    let [(of, Part::Large, Some(Due::NoLargeBlobs))] = due[..] else { panic!("{due:?}") };
+    let [(of, Part::Large, Some(Due::NoLargeBlobs))] = due[..] else {
+        panic!("{due:?}")
+    };
     assert_eq!(of, &table);
     assert_eq!(names(&blobs).await, 2);
     // An upkeep that never collects reports nothing.
@@ -89,12 +121,18 @@ async fn blobs_are_collected_by_one_of_several() -> Result<()> {
     let (first, second) = join!(upkeep.run_once(), upkeep.run_once());
     let reports = [first?, second?];
     let sum = |of: &dyn Fn(&LargeUpkeep) -> u64| {
-        reports.iter().map(|report| of(large(report, &table))).sum::<u64>()
+        reports
+            .iter()
+            .map(|report| of(large(report, &table)))
+            .sum::<u64>()
     };
     assert_eq!(sum(&|large| large.collections as u64), 1);
     assert_eq!(sum(&|large| large.collected.used), 1);
     assert_eq!(sum(&|large| large.collected.orphans), 1);
-    assert!(reports.iter().all(|report| report.due().count() == 0), "{reports:?}");
+    assert!(
+        reports.iter().all(|report| report.due().count() == 0),
+        "{reports:?}"
+    );
     assert_eq!(names(&blobs).await, 1);
 
     let report = upkeep.run_once().await?;
@@ -112,7 +150,9 @@ async fn young_blobs_stay() -> Result<()> {
     let (table, blobs) = reports(&store).await?;
     for (keep, deadline) in [(3600, 1), (0, 1800)] {
         let options = options().with_write_deadline(Duration::from_secs(deadline));
-        let upkeep = upkeep(&store).keep(Duration::from_secs(keep)).blobs(blobs.clone(), options);
+        let upkeep = upkeep(&store)
+            .keep(Duration::from_secs(keep))
+            .blobs(blobs.clone(), options);
         let report = upkeep.collect_every(Duration::ZERO).run_once().await?;
         let collected = large(&report, &table).collected;
         assert_eq!(collected.young, 2);
@@ -129,18 +169,33 @@ async fn tables_without_indexes_are_collected_too() -> Result<()> {
     let (reports, blobs) = reports(&store).await?;
     let papers = TableName::new("Papers")?;
     store.create_table(&papers).await?;
-    let of_type = store.get_existing(&reports, &Key::new(MANIFEST_PARTITION, "type~Report")?).await?;
-    store.write(&papers, Operation::Insert(of_type.with_system(None, None))).await?;
+    let of_type = store
+        .get_existing(&reports, &Key::new(MANIFEST_PARTITION, "type~Report")?)
+        .await?;
+    store
+        .write(&papers, Operation::Insert(of_type.with_system(None, None)))
+        .await?;
     for blob in blobs.list(None).try_collect::<Vec<_>>().await.unwrap() {
         let there = blob.location.as_ref().replace("reports", "papers");
         blobs.copy(&blob.location, &there.into()).await.unwrap();
     }
     sleep(Duration::from_millis(20)).await;
-    let upkeep = Upkeep::new(store.clone()).tables(["Papers"]).with_options(IndexOptions::local());
-    let report = upkeep.keep(Duration::ZERO).blobs(blobs.clone(), options()).run_once().await?;
+    let upkeep = Upkeep::new(store.clone())
+        .tables(["Papers"])
+        .with_options(IndexOptions::local());
+    let report = upkeep
+        .keep(Duration::ZERO)
+        .blobs(blobs.clone(), options())
+        .run_once()
+        .await?;
     assert!(!report.tables[&papers].has_manifest);
     assert_eq!(large(&report, &papers).collected.orphans, 2);
     assert_eq!(names(&blobs).await, 2);
-    assert!(store.get(&papers, &Key::new(MANIFEST_PARTITION, "table")?, None).await?.is_none());
+    assert!(
+        store
+            .get(&papers, &Key::new(MANIFEST_PARTITION, "table")?, None)
+            .await?
+            .is_none()
+    );
     Ok(())
 }

@@ -49,7 +49,10 @@ impl Direct {
         let signature = STANDARD.encode(mac.finalize().into_bytes());
         self.client
             .request(method, format!("{}/{path}{query}", self.endpoint))
-            .header("authorization", format!("SharedKeyLite {}:{signature}", self.account))
+            .header(
+                "authorization",
+                format!("SharedKeyLite {}:{signature}", self.account),
+            )
             .header("x-ms-date", date)
             .header("x-ms-version", "2020-12-06")
             .header("dataserviceversion", "3.0")
@@ -57,7 +60,8 @@ impl Direct {
     }
 
     fn batch(&self, boundary: &str, rows: &[Plain]) -> String {
-        let mut body = format!("--{boundary}\r\nContent-Type: multipart/mixed; boundary=c{boundary}\r\n\r\n");
+        let mut body =
+            format!("--{boundary}\r\nContent-Type: multipart/mixed; boundary=c{boundary}\r\n\r\n");
         for row in rows {
             write!(
                 body,
@@ -97,33 +101,60 @@ impl Side for Direct {
 
     async fn insert(&self, row: &Plain) {
         let request = self.request(Method::POST, &self.table, "");
-        let request = request.header("content-type", JSON).header("prefer", "return-no-content");
-        let response = request.body(serde_json::to_vec(row).unwrap()).send().await.unwrap();
+        let request = request
+            .header("content-type", JSON)
+            .header("prefer", "return-no-content");
+        let response = request
+            .body(serde_json::to_vec(row).unwrap())
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 204);
     }
 
     async fn group(&self, _: &str, rows: &[Plain]) {
         let boundary = format!("batch_{}", Uuid::new_v4());
         let request = self.request(Method::POST, "$batch", "");
-        let request = request.header("content-type", format!("multipart/mixed; boundary={boundary}"));
-        let response = request.body(self.batch(&boundary, rows)).send().await.unwrap();
+        let request = request.header(
+            "content-type",
+            format!("multipart/mixed; boundary={boundary}"),
+        );
+        let response = request
+            .body(self.batch(&boundary, rows))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 202);
         let text = response.text().await.unwrap();
         let statuses = text.lines().filter(|line| line.starts_with("HTTP/1.1 "));
-        assert_eq!(statuses.filter(|line| line.starts_with("HTTP/1.1 204")).count(), rows.len());
+        assert_eq!(
+            statuses
+                .filter(|line| line.starts_with("HTTP/1.1 204"))
+                .count(),
+            rows.len()
+        );
     }
 
     async fn scan(&self) -> usize {
-        let (path, filter) = (format!("{}()", self.table), format!("?$filter=PartitionKey%20eq%20'{SALES}'"));
+        let (path, filter) = (
+            format!("{}()", self.table),
+            format!("?$filter=PartitionKey%20eq%20'{SALES}'"),
+        );
         let (mut rows, mut next) = (Vec::new(), String::new());
         loop {
-            let response = self.request(Method::GET, &path, &format!("{filter}{next}")).send().await.unwrap();
+            let response = self
+                .request(Method::GET, &path, &format!("{filter}{next}"))
+                .send()
+                .await
+                .unwrap();
             assert_eq!(response.status(), 200);
             let partition = header(&response, "x-ms-continuation-nextpartitionkey");
             let row = header(&response, "x-ms-continuation-nextrowkey");
             let page: Page = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
             rows.extend(page.value);
-            let Some((partition, row)) = partition.zip(row) else { return rows.len() };
+            let Some((partition, row)) = partition.zip(row) else {
+                return rows.len();
+            };
             next = format!("&NextPartitionKey={partition}&NextRowKey={row}");
         }
     }

@@ -63,7 +63,9 @@ fn to_text<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error
 }
 
 fn from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    <&str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    <&str>::deserialize(deserializer)?
+        .parse()
+        .map_err(D::Error::custom)
 }
 
 impl Employee {
@@ -81,7 +83,8 @@ impl Employee {
             rating: f64::from(number % 6) + 0.5,
             visits: 9_007_199_254_740_993 + i64::from(number),
             id: Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0000_0000 + u128::from(number)),
-            hired: DateTime::UNIX_EPOCH + TimeDelta::microseconds(1_357_017_300_123_456 + i64::from(number)),
+            hired: DateTime::UNIX_EPOCH
+                + TimeDelta::microseconds(1_357_017_300_123_456 + i64::from(number)),
             photo: (0..32).collect(),
         }
     }

@@ -14,10 +14,17 @@ pub(crate) struct Legacy(TableClient);
 
 impl Legacy {
     pub(crate) fn new(endpoint: &str, table: &str) -> Self {
-        let port = endpoint.split([':', '/']).find_map(|part| part.parse().ok()).unwrap();
-        let location = CloudLocation::Emulator { address: "127.0.0.1".to_owned(), port };
+        let port = endpoint
+            .split([':', '/'])
+            .find_map(|part| part.parse().ok())
+            .unwrap();
+        let location = CloudLocation::Emulator {
+            address: "127.0.0.1".to_owned(),
+            port,
+        };
         let service =
-            TableServiceClientBuilder::with_location(location, StorageCredentials::emulator()).build();
+            TableServiceClientBuilder::with_location(location, StorageCredentials::emulator())
+                .build();
         Self(service.table_client(table))
     }
 }
@@ -31,7 +38,10 @@ impl Side for Legacy {
 
     async fn get(&self, number: u32) {
         let row_key = row_key(number);
-        let entity = self.0.partition_key_client(SALES).entity_client(row_key.as_str());
+        let entity = self
+            .0
+            .partition_key_client(SALES)
+            .entity_client(row_key.as_str());
         let read: Plain = entity.get().await.unwrap().entity;
         assert_eq!(read.row_key, row_key);
     }
@@ -47,7 +57,11 @@ impl Side for Legacy {
         }
         let answer = group.await.unwrap();
         assert_eq!(
-            answer.operation_responses.iter().filter(|r| r.status_code.is_success()).count(),
+            answer
+                .operation_responses
+                .iter()
+                .filter(|r| r.status_code.is_success())
+                .count(),
             rows.len()
         );
     }

@@ -35,11 +35,23 @@ const SIDES: [&str; 4] = ["ours", "direct", "legacy", "node"];
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
-    let rounds = chosen.iter().find_map(|a| a.strip_prefix("rounds=")?.parse().ok()).unwrap_or(5);
-    let names: Vec<_> = Operation::ALL.iter().map(name).chain(SIDES.map(str::to_owned)).collect();
-    let unknown: Vec<_> =
-        chosen.iter().filter(|a| !names.contains(a) && a.strip_prefix("rounds=").is_none()).collect();
-    assert!(unknown.is_empty(), "unknown: {unknown:?}; the names are {names:?}, and rounds=N");
+    let rounds = chosen
+        .iter()
+        .find_map(|a| a.strip_prefix("rounds=")?.parse().ok())
+        .unwrap_or(5);
+    let names: Vec<_> = Operation::ALL
+        .iter()
+        .map(name)
+        .chain(SIDES.map(str::to_owned))
+        .collect();
+    let unknown: Vec<_> = chosen
+        .iter()
+        .filter(|a| !names.contains(a) && a.strip_prefix("rounds=").is_none())
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "unknown: {unknown:?}; the names are {names:?}, and rounds=N"
+    );
     let operations = some_of(Operation::ALL.to_vec(), &chosen, name);
     let sides = some_of(SIDES.to_vec(), &chosen, |side| (*side).to_owned());
     let runtime = Runtime::new().unwrap();
@@ -49,7 +61,8 @@ fn main() {
         // The first round opens connections and warms caches; its costs are not counted.
         for number in 0..=rounds {
             for (index, side) in sides.iter().enumerate() {
-                let cost = clients.round(side, operation, &format!("{operation:?}-{side}-{number}"));
+                let cost =
+                    clients.round(side, operation, &format!("{operation:?}-{side}-{number}"));
                 if number > 0 {
                     costs.add(index, cost);
                 }
@@ -68,7 +81,9 @@ fn name(operation: &Operation) -> String {
 fn some_of<T>(all: Vec<T>, chosen: &[String], name: impl Fn(&T) -> String) -> Vec<T> {
     let is_chosen = |item: &T| chosen.contains(&name(item));
     let any = all.iter().any(is_chosen);
-    all.into_iter().filter(|item| !any || is_chosen(item)).collect()
+    all.into_iter()
+        .filter(|item| !any || is_chosen(item))
+        .collect()
 }
 
 struct Clients {
@@ -91,7 +106,9 @@ impl Clients {
             ours,
             direct: Direct::new(emulator.tables(), emulator.account(), &table),
             legacy: Legacy::new(emulator.tables(), &table),
-            node: sides.contains(&"node").then(|| Node::start(emulator, &table)),
+            node: sides
+                .contains(&"node")
+                .then(|| Node::start(emulator, &table)),
         }
     }
 
@@ -100,7 +117,11 @@ impl Clients {
             "ours" => round(&self.runtime, &self.ours, operation, partition),
             "direct" => round(&self.runtime, &self.direct, operation, partition),
             "legacy" => round(&self.runtime, &self.legacy, operation, partition),
-            _ => self.node.as_mut().expect("Node was started").round(operation, partition),
+            _ => self
+                .node
+                .as_mut()
+                .expect("Node was started")
+                .round(operation, partition),
         }
     }
 }

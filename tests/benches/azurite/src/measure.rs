@@ -55,16 +55,24 @@ pub(crate) struct Cost {
 impl Cost {
     pub(crate) fn new(operation: Operation, cpu: Duration, wall: Duration) -> Self {
         let count = f64::from(operation.count());
-        Self { cpu: cpu.as_secs_f64() * 1000.0 / count, rate: count / wall.as_secs_f64() }
+        Self {
+            cpu: cpu.as_secs_f64() * 1000.0 / count,
+            rate: count / wall.as_secs_f64(),
+        }
     }
 }
 
 /// Runs one round of one client.
-pub(crate) fn round<S: Side>(runtime: &Runtime, side: &S, operation: Operation, partition: &str) -> Cost {
+pub(crate) fn round<S: Side>(
+    runtime: &Runtime,
+    side: &S,
+    operation: Operation,
+    partition: &str,
+) -> Cost {
     let rows: Vec<_> = match operation {
-        Operation::Insert | Operation::Group => {
-            (0..operation.count()).map(|n| S::row(partition, n)).collect()
-        }
+        Operation::Insert | Operation::Group => (0..operation.count())
+            .map(|n| S::row(partition, n))
+            .collect(),
         Operation::Get | Operation::Scan => Vec::new(),
     };
     let (side, rows, partition) = (side.clone(), Arc::new(rows), partition.to_owned());
@@ -74,7 +82,10 @@ pub(crate) fn round<S: Side>(runtime: &Runtime, side: &S, operation: Operation, 
         match operation {
             Operation::Get => in_flight(IN_FLIGHT, REQUESTS, move |n| get(side.clone(), n)).await,
             Operation::Insert => {
-                in_flight(IN_FLIGHT, REQUESTS, move |n| insert(side.clone(), Arc::clone(&rows), n)).await
+                in_flight(IN_FLIGHT, REQUESTS, move |n| {
+                    insert(side.clone(), Arc::clone(&rows), n)
+                })
+                .await
             }
             Operation::Group => {
                 for group in rows.chunks(100) {

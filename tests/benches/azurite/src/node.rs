@@ -32,8 +32,15 @@ impl Node {
             .stdout(Stdio::piped())
             .spawn()
             .expect("node starts");
-        let (requests, answers) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        Self { requests, answers: BufReader::new(answers), _process: process }
+        let (requests, answers) = (
+            process.stdin.take().unwrap(),
+            process.stdout.take().unwrap(),
+        );
+        Self {
+            requests,
+            answers: BufReader::new(answers),
+            _process: process,
+        }
     }
 
     pub(crate) fn round(&mut self, operation: Operation, partition: &str) -> Cost {
@@ -43,6 +50,10 @@ impl Node {
         self.answers.read_line(&mut answer).unwrap();
         let answer: Answer = serde_json::from_str(&answer).expect("a line of JSON with the times");
         let time = |microseconds: f64| Duration::from_secs_f64(microseconds / 1e6);
-        Cost::new(operation, time(answer.cpu_microseconds), time(answer.wall_microseconds))
+        Cost::new(
+            operation,
+            time(answer.cpu_microseconds),
+            time(answer.wall_microseconds),
+        )
     }
 }

@@ -25,7 +25,12 @@ impl Side for Ours {
     }
 
     async fn get(&self, number: u32) {
-        let read = self.0.get(Employee::key(SALES, number).unwrap()).await.unwrap().unwrap();
+        let read = self
+            .0
+            .get(Employee::key(SALES, number).unwrap())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(read.number, number);
     }
 
@@ -42,7 +47,10 @@ impl Side for Ours {
     }
 
     async fn scan(&self) -> usize {
-        let sales = self.0.query().partition(Employee::partition(SALES).unwrap());
+        let sales = self
+            .0
+            .query()
+            .partition(Employee::partition(SALES).unwrap());
         sales.all().await.unwrap().len()
     }
 }

@@ -9,7 +9,10 @@ pub(crate) struct Costs {
 
 impl Costs {
     pub(crate) fn new(sides: &[&'static str]) -> Self {
-        Self { sides: sides.to_vec(), rounds: vec![Vec::new(); sides.len()] }
+        Self {
+            sides: sides.to_vec(),
+            rounds: vec![Vec::new(); sides.len()],
+        }
     }
 
     pub(crate) fn add(&mut self, side: usize, cost: Cost) {
@@ -32,6 +35,9 @@ pub(crate) fn print(operation: Operation, costs: &Costs) {
         let cpu = costs.median(index, |cost| cost.cpu);
         let ratio = base.map(|base| cpu / costs.median(base, |cost| cost.cpu));
         let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        println!("| {side} | {cpu:.5} | {ratio} | {:.0} |", costs.median(index, |cost| cost.rate));
+        println!(
+            "| {side} | {cpu:.5} | {ratio} | {:.0} |",
+            costs.median(index, |cost| cost.rate)
+        );
     }
 }

@@ -15,8 +15,13 @@ pub(crate) struct Lsm {
 
 impl Lsm {
     pub(crate) fn create(path: &Path) -> Self {
-        let database = Database::builder(path).cache_size(CACHE_BYTES as u64).open().unwrap();
-        let flights = database.keyspace("flights", KeyspaceCreateOptions::default).unwrap();
+        let database = Database::builder(path)
+            .cache_size(CACHE_BYTES as u64)
+            .open()
+            .unwrap();
+        let flights = database
+            .keyspace("flights", KeyspaceCreateOptions::default)
+            .unwrap();
         Self { database, flights }
     }
 }
@@ -36,19 +41,26 @@ impl Side for Lsm {
     fn scan(&self, carrier: &str) -> Vec<Flight> {
         let end = [carrier.as_bytes(), &[1]].concat();
         let rows = self.flights.range(carrier.as_bytes()..end.as_slice());
-        rows.map(|row| postcard::from_bytes(&row.value().unwrap()).unwrap()).collect()
+        rows.map(|row| postcard::from_bytes(&row.value().unwrap()).unwrap())
+            .collect()
     }
 
     fn group(&self, flights: &[Flight]) {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
         for flight in flights {
-            batch.insert(&self.flights, key(flight), postcard::to_stdvec(flight).unwrap());
+            batch.insert(
+                &self.flights,
+                key(flight),
+                postcard::to_stdvec(flight).unwrap(),
+            );
         }
         batch.commit().unwrap();
     }
 
     fn insert(&self, flight: &Flight) {
-        self.flights.insert(key(flight), postcard::to_stdvec(flight).unwrap()).unwrap();
+        self.flights
+            .insert(key(flight), postcard::to_stdvec(flight).unwrap())
+            .unwrap();
         self.database.persist(PersistMode::SyncAll).unwrap();
     }
 }

@@ -6,7 +6,10 @@
 #[path = "../../embedded/committer.rs"]
 mod committer;
 #[path = "../../embedded/direct.rs"]
-#[allow(dead_code, reason = "the benchmark of the embedded store uses more of it")]
+#[allow(
+    dead_code,
+    reason = "the benchmark of the embedded store uses more of it"
+)]
 mod direct;
 #[path = "../../embedded/flight.rs"]
 mod flight;
@@ -14,7 +17,10 @@ mod lsm;
 #[path = "../../shared/median.rs"]
 mod median;
 #[path = "../../embedded/ours.rs"]
-#[allow(dead_code, reason = "the benchmark of the embedded store uses more of it")]
+#[allow(
+    dead_code,
+    reason = "the benchmark of the embedded store uses more of it"
+)]
 mod ours;
 mod sides;
 mod sqlite;
@@ -35,7 +41,9 @@ const TASKS: u32 = 64;
 const EACH: u32 = 10;
 
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(5, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::args()
+        .nth(1)
+        .map_or(5, |rounds| rounds.parse().unwrap());
     let directory = tempfile::tempdir_in(".").unwrap();
     let sides = sides::open(directory.path());
     for side in &sides {
@@ -45,7 +53,11 @@ fn main() {
         }
     }
     let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
-    println!("| operation, per second | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    println!(
+        "| operation, per second | {} |\n|---|{}",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    );
 
     let keys = random_flights();
     let get = |side: &dyn Side, _| {
@@ -53,23 +65,37 @@ fn main() {
         (keys.len(), Vec::new())
     };
     row("point get, a transaction each", rounds, &sides, get);
-    row("scan of a partition of 10,000, rows", rounds, &sides, |side, round| {
-        let carrier = CARRIERS[round % CARRIERS.len()];
-        assert_eq!(side.scan(carrier).len(), ROWS as usize, "{}", side.name());
-        (ROWS as usize, Vec::new())
-    });
+    row(
+        "scan of a partition of 10,000, rows",
+        rounds,
+        &sides,
+        |side, round| {
+            let carrier = CARRIERS[round % CARRIERS.len()];
+            assert_eq!(side.scan(carrier).len(), ROWS as usize, "{}", side.name());
+            (ROWS as usize, Vec::new())
+        },
+    );
     row("groups of 100, rows", rounds, &sides, |side, round| {
         let from = round as u32 * GROUPS * 100;
-        let all: Vec<_> = (from..from + GROUPS * 100).map(|n| flight("zg", n)).collect();
+        let all: Vec<_> = (from..from + GROUPS * 100)
+            .map(|n| flight("zg", n))
+            .collect();
         all.chunks(100).for_each(|group| side.group(group));
         (all.len(), Vec::new())
     });
-    row("durable inserts, 64 at once", rounds, &sides, |side, round| {
-        let from = round as u32 * TASKS * EACH;
-        let all: Vec<_> = (from..from + TASKS * EACH).map(|n| flight("zi", n)).collect();
-        let times = side.insert_at_once(&all, EACH as usize);
-        (all.len(), times)
-    });
+    row(
+        "durable inserts, 64 at once",
+        rounds,
+        &sides,
+        |side, round| {
+            let from = round as u32 * TASKS * EACH;
+            let all: Vec<_> = (from..from + TASKS * EACH)
+                .map(|n| flight("zi", n))
+                .collect();
+            let times = side.insert_at_once(&all, EACH as usize);
+            (all.len(), times)
+        },
+    );
 }
 
 /// Prints the medians of all sides, and of the 99th percentiles if the operation returns the times of its parts.
@@ -92,7 +118,10 @@ fn row(
         }
     }
     let print = |what: &str, all: Vec<Vec<f64>>, digits: usize| {
-        let cells: Vec<_> = all.into_iter().map(|figures| format!("{:.digits$}", median(figures))).collect();
+        let cells: Vec<_> = all
+            .into_iter()
+            .map(|figures| format!("{:.digits$}", median(figures)))
+            .collect();
         println!("| {what} | {} |", cells.join(" | "));
     };
     print(what, rates, 0);
@@ -103,5 +132,7 @@ fn row(
 
 fn random_flights() -> Vec<Flight> {
     let mut random = fastrand::Rng::with_seed(7);
-    (0..GETS).map(|_| flight(CARRIERS[random.usize(..CARRIERS.len())], random.u32(..ROWS))).collect()
+    (0..GETS)
+        .map(|_| flight(CARRIERS[random.usize(..CARRIERS.len())], random.u32(..ROWS)))
+        .collect()
 }

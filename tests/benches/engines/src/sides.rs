@@ -27,13 +27,19 @@ pub(crate) trait Side: Sync {
 
     /// Inserts flights from a thread for `each` of them. Returns the time of each insert.
     fn insert_at_once(&self, flights: &[Flight], each: usize) -> Vec<Duration> {
-        let part =
-            |part: &[Flight]| part.iter().map(|flight| timed(|| self.insert(flight))).collect::<Vec<_>>();
+        let part = |part: &[Flight]| {
+            part.iter()
+                .map(|flight| timed(|| self.insert(flight)))
+                .collect::<Vec<_>>()
+        };
         std::thread::scope(|scope| {
             let part = &part;
             let start = |flights| scope.spawn(move || part(flights));
             let threads: Vec<_> = flights.chunks(each).map(start).collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect()
         })
     }
 }
@@ -47,13 +53,22 @@ fn timed(work: impl FnOnce()) -> Duration {
 pub(crate) fn open(directory: &Path) -> [Box<dyn Side>; 5] {
     let runtime = Arc::new(Runtime::new().unwrap());
     let (here, by_hand) = (directory.join("redb"), directory.join("group-commit"));
-    [&here, &by_hand].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    [&here, &by_hand]
+        .into_iter()
+        .for_each(|path| std::fs::create_dir(path).unwrap());
     let direct = Arc::new(Direct::create(&by_hand));
     let committer = Arc::new(Committer::start(&direct));
     [
-        Box::new(Embedded { ours: runtime.block_on(Ours::create(directory)), runtime: Arc::clone(&runtime) }),
+        Box::new(Embedded {
+            ours: runtime.block_on(Ours::create(directory)),
+            runtime: Arc::clone(&runtime),
+        }),
         Box::new(Direct::create(&here)),
-        Box::new(ByHand { committer, direct, runtime }),
+        Box::new(ByHand {
+            committer,
+            direct,
+            runtime,
+        }),
         Box::new(Sqlite::create(&directory.join("sqlite"))),
         Box::new(Lsm::create(&directory.join("fjall"))),
     ]
@@ -92,7 +107,10 @@ impl Side for Embedded {
     }
 
     fn get_all(&self, flights: &[Flight]) {
-        let keys: Vec<_> = flights.iter().map(|f| Key::from_sortable(&direct::key(f)).unwrap()).collect();
+        let keys: Vec<_> = flights
+            .iter()
+            .map(|f| Key::from_sortable(&direct::key(f)).unwrap())
+            .collect();
         self.runtime.block_on(async {
             for key in &keys {
                 black_box(self.ours.get(key).await);
@@ -127,7 +145,9 @@ impl Side for Direct {
     }
 
     fn get_all(&self, flights: &[Flight]) {
-        flights.iter().for_each(|flight| drop(black_box(self.get(&direct::key(flight)))));
+        flights
+            .iter()
+            .for_each(|flight| drop(black_box(self.get(&direct::key(flight)))));
     }
 
     fn scan(&self, carrier: &str) -> Vec<Flight> {

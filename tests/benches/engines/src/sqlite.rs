@@ -37,9 +37,15 @@ const COLUMNS: [&str; 19] = [
 impl Sqlite {
     pub(crate) fn create(path: &Path) -> Self {
         let connection = Connection::open(path).unwrap();
-        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
-        connection.pragma_update(None, "synchronous", "FULL").unwrap();
-        connection.pragma_update(None, "cache_size", -(CACHE_BYTES as i64 / 1024)).unwrap();
+        connection
+            .pragma_update(None, "journal_mode", "WAL")
+            .unwrap();
+        connection
+            .pragma_update(None, "synchronous", "FULL")
+            .unwrap();
+        connection
+            .pragma_update(None, "cache_size", -(CACHE_BYTES as i64 / 1024))
+            .unwrap();
         let table = "CREATE TABLE flights (
             carrier TEXT NOT NULL, year INTEGER NOT NULL, month INTEGER NOT NULL, day INTEGER NOT NULL,
             flight INTEGER NOT NULL, dep_time INTEGER, sched_dep_time INTEGER NOT NULL, dep_delay INTEGER,
@@ -54,9 +60,14 @@ impl Sqlite {
 
 fn insert(connection: &Connection, flight: &Flight) {
     let names = COLUMNS.map(|column| format!(":{column}")).join(", ");
-    let sql = format!("INSERT INTO flights ({}) VALUES ({names})", COLUMNS.join(", "));
+    let sql = format!(
+        "INSERT INTO flights ({}) VALUES ({names})",
+        COLUMNS.join(", ")
+    );
     let mut statement = connection.prepare_cached(&sql).unwrap();
-    statement.execute(to_params_named(flight).unwrap().to_slice().as_slice()).unwrap();
+    statement
+        .execute(to_params_named(flight).unwrap().to_slice().as_slice())
+        .unwrap();
 }
 
 impl Side for Sqlite {
@@ -66,13 +77,20 @@ impl Side for Sqlite {
 
     fn get_all(&self, flights: &[Flight]) {
         let connection = self.0.lock().unwrap();
-        let sql =
-            "SELECT * FROM flights WHERE carrier = ? AND year = ? AND month = ? AND day = ? AND flight = ?";
+        let sql = "SELECT * FROM flights WHERE carrier = ? AND year = ? AND month = ? AND day = ? AND flight = ?";
         for flight in flights {
             let mut statement = connection.prepare_cached(sql).unwrap();
             let columns = columns_from_statement(&statement);
-            let key = params![flight.carrier, flight.year, flight.month, flight.day, flight.flight];
-            let read = |row: &rusqlite::Row<'_>| Ok(from_row_with_columns::<Flight>(row, &columns).unwrap());
+            let key = params![
+                flight.carrier,
+                flight.year,
+                flight.month,
+                flight.day,
+                flight.flight
+            ];
+            let read = |row: &rusqlite::Row<'_>| {
+                Ok(from_row_with_columns::<Flight>(row, &columns).unwrap())
+            };
             std::hint::black_box(statement.query_row(key, read).unwrap());
         }
     }
@@ -82,15 +100,18 @@ impl Side for Sqlite {
         let sql = "SELECT * FROM flights WHERE carrier = ? ORDER BY year, month, day, flight";
         let mut statement = connection.prepare_cached(sql).unwrap();
         let columns = columns_from_statement(&statement);
-        let rows =
-            statement.query_map([carrier], |row| Ok(from_row_with_columns::<Flight>(row, &columns).unwrap()));
+        let rows = statement.query_map([carrier], |row| {
+            Ok(from_row_with_columns::<Flight>(row, &columns).unwrap())
+        });
         rows.unwrap().map(Result::unwrap).collect()
     }
 
     fn group(&self, flights: &[Flight]) {
         let mut connection = self.0.lock().unwrap();
         let transaction = connection.transaction().unwrap();
-        flights.iter().for_each(|flight| insert(&transaction, flight));
+        flights
+            .iter()
+            .for_each(|flight| insert(&transaction, flight));
         transaction.commit().unwrap();
     }
 

@@ -23,7 +23,8 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 const ACCOUNT: &str = "devstoreaccount1";
 /// The emulator's public key.
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const TABLE: &str = "Speed";
 /// Connections that fill a table.
 const FILLING: usize = 8;
@@ -60,7 +61,13 @@ impl Operation {
             Self::Get => {
                 let n = (n * 7919) % entities;
                 let path = format!("{TABLE}(PartitionKey='p{:06}',RowKey='{n:08}')", n / 100);
-                RequestTemplate { method: "GET", path, query: "", content_type: "", body: String::new() }
+                RequestTemplate {
+                    method: "GET",
+                    path,
+                    query: "",
+                    content_type: "",
+                    body: String::new(),
+                }
             }
             Self::Insert => RequestTemplate {
                 method: "POST",
@@ -136,18 +143,34 @@ impl Client {
         let stream = TcpStream::connect(host).await?;
         stream.set_nodelay(true)?;
         let mac = Hmac::new_from_slice(&STANDARD.decode(KEY)?)?;
-        Ok(Self { stream, host: host.to_owned(), mac, buffer: Vec::with_capacity(1 << 20) })
+        Ok(Self {
+            stream,
+            host: host.to_owned(),
+            mac,
+            buffer: Vec::with_capacity(1 << 20),
+        })
     }
 
     fn text(&self, request: &RequestTemplate) -> String {
-        let RequestTemplate { method, path, query, content_type, body } = request;
+        let RequestTemplate {
+            method,
+            path,
+            query,
+            content_type,
+            body,
+        } = request;
         let date = chrono::Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
         let mut mac = self.mac.clone();
         let path = path.replace('\'', "%27");
-        mac.update(format!("{method}\n\n{content_type}\n{date}\n/{ACCOUNT}/{ACCOUNT}/{path}").as_bytes());
+        mac.update(
+            format!("{method}\n\n{content_type}\n{date}\n/{ACCOUNT}/{ACCOUNT}/{path}").as_bytes(),
+        );
         let signature = STANDARD.encode(mac.finalize().into_bytes());
-        let typed =
-            if content_type.is_empty() { String::new() } else { format!("Content-Type: {content_type}\r\n") };
+        let typed = if content_type.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Type: {content_type}\r\n")
+        };
         format!(
             "{method} /{ACCOUNT}/{path}{query} HTTP/1.1\r\nHost: {}\r\nx-ms-version: 2019-02-02\r\nx-ms-date: {date}\r\nAuthorization: SharedKey \
              {ACCOUNT}:{signature}\r\nAccept: application/json;odata=nometadata\r\nDataServiceVersion: 3.0\r\nPrefer: return-no-content\r\n\
@@ -169,9 +192,16 @@ impl Client {
             self.more().await?;
         };
         let lines = String::from_utf8_lossy(&self.buffer[..head]).to_ascii_lowercase();
-        let status = lines.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
+        let status = lines
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .ok_or("no status")?;
         let header = |name: &str| {
-            lines.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+            lines
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .map(|value| value.trim().to_owned())
         };
         let start = head + 4;
         if let Some(length) = header("content-length:") {
@@ -220,19 +250,32 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 
 /// Fails unless the answer is a success with the expected content.
 fn check(operation: Operation, status: u16, body: &[u8]) -> Result<(), Failure> {
-    let parts = || body.windows(12).filter(|window| *window == b"HTTP/1.1 204").count();
+    let parts = || {
+        body.windows(12)
+            .filter(|window| *window == b"HTTP/1.1 204")
+            .count()
+    };
     let is_done = match operation {
         Operation::Get => status == 200 && find(body, b"\"RowKey\"").is_some(),
         Operation::Insert => status == 204,
         Operation::Group => status == 202 && parts() == 100,
         Operation::Scan => {
-            status == 200 && body.windows(8).filter(|window| *window == b"\"RowKey\"").count() == 1000
+            status == 200
+                && body
+                    .windows(8)
+                    .filter(|window| *window == b"\"RowKey\"")
+                    .count()
+                    == 1000
         }
     };
     if is_done {
         Ok(())
     } else {
-        Err(format!("status {status}: {}", String::from_utf8_lossy(&body[..body.len().min(400)])).into())
+        Err(format!(
+            "status {status}: {}",
+            String::from_utf8_lossy(&body[..body.len().min(400)])
+        )
+        .into())
     }
 }
 
@@ -292,9 +335,11 @@ impl Server {
         };
         let (status, body) = Client::connect(&self.host).await?.send(&create).await?;
         if status != 201 && status != 204 {
-            return Err(
-                format!("the table is not created: {status} {}", String::from_utf8_lossy(&body)).into()
-            );
+            return Err(format!(
+                "the table is not created: {status} {}",
+                String::from_utf8_lossy(&body)
+            )
+            .into());
         }
         Ok(())
     }
@@ -314,8 +359,9 @@ impl Server {
                     if partition >= last || started.elapsed() > time {
                         return Ok::<_, Failure>(partition);
                     }
-                    let (status, body) =
-                        client.send(&group(&format!("p{partition:06}"), partition * 100)).await?;
+                    let (status, body) = client
+                        .send(&group(&format!("p{partition:06}"), partition * 100))
+                        .await?;
                     check(Operation::Group, status, &body)?;
                 }
             });
@@ -348,8 +394,15 @@ impl Server {
             Operation::Get | Operation::Scan => 0,
         };
         let (server, generator) = (cpu(&self.process)?, cpu("self")?);
-        let (requests, elapsed) =
-            measure(operation, &self.host, connections, time, first, self.entities).await?;
+        let (requests, elapsed) = measure(
+            operation,
+            &self.host,
+            connections,
+            time,
+            first,
+            self.entities,
+        )
+        .await?;
         match operation {
             Operation::Insert => self.next_insert += requests + connections,
             Operation::Group => self.next_group += requests + connections,
@@ -367,8 +420,16 @@ impl Server {
 /// Memory of a process, in MiB.
 fn memory(process: &str) -> Result<u64, Failure> {
     let text = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("/proc/PID/status")?;
-    Ok(line.split_whitespace().next().ok_or("/proc/PID/status")?.parse::<u64>()? / 1024)
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("/proc/PID/status")?;
+    Ok(line
+        .split_whitespace()
+        .next()
+        .ok_or("/proc/PID/status")?
+        .parse::<u64>()?
+        / 1024)
 }
 
 async fn measure(
@@ -379,7 +440,10 @@ async fn measure(
     first: usize,
     entities: usize,
 ) -> Result<(usize, f64), Failure> {
-    let (next, done) = (Arc::new(AtomicUsize::new(first)), Arc::new(AtomicUsize::new(0)));
+    let (next, done) = (
+        Arc::new(AtomicUsize::new(first)),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let started = Instant::now();
     let mut clients = JoinSet::new();
     for _ in 0..connections {
@@ -398,7 +462,10 @@ async fn measure(
     while let Some(client) = clients.join_next().await {
         client??;
     }
-    Ok((done.load(Ordering::Relaxed), started.elapsed().as_secs_f64()))
+    Ok((
+        done.load(Ordering::Relaxed),
+        started.elapsed().as_secs_f64(),
+    ))
 }
 
 #[tokio::main]
@@ -406,12 +473,16 @@ async fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [seconds, fill_seconds, sizes, servers @ ..] = arguments.as_slice() else {
         return Err(
-            "usage: bench-server SECONDS FILL_SECONDS ENTITIES[,ENTITIES…] NAME=ADDRESS=PROCESS…".into()
+            "usage: bench-server SECONDS FILL_SECONDS ENTITIES[,ENTITIES…] NAME=ADDRESS=PROCESS…"
+                .into(),
         );
     };
     let time = Duration::from_secs_f64(seconds.parse()?);
     let fill_time = Duration::from_secs_f64(fill_seconds.parse()?);
-    let mut servers = servers.iter().map(|server| Server::of(server)).collect::<Result<Vec<_>, _>>()?;
+    let mut servers = servers
+        .iter()
+        .map(|server| Server::of(server))
+        .collect::<Result<Vec<_>, _>>()?;
     for server in &servers {
         server.create().await?;
     }
@@ -428,8 +499,12 @@ async fn main() -> Result<(), Failure> {
             }
         }
         // Reads first, so that they see the number of entities of the line.
-        for (operation, label) in [Operation::ALL[0], Operation::ALL[3], Operation::ALL[1], Operation::ALL[2]]
-        {
+        for (operation, label) in [
+            Operation::ALL[0],
+            Operation::ALL[3],
+            Operation::ALL[1],
+            Operation::ALL[2],
+        ] {
             for connections in [1, 32] {
                 let mut first = None;
                 for server in &mut filled {

@@ -37,7 +37,8 @@ use crate::side::Side as _;
 
 /// The public account of the emulators.
 const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const SIDES: [&str; 2] = ["this store", "by hand on reqwest"];
 
 #[derive(Clone)]
@@ -50,7 +51,11 @@ impl Side {
     async fn get(&self, number: u32) {
         match self {
             Self::Store(table) => {
-                let read = table.get(Employee::key(SALES, number).unwrap()).await.unwrap().unwrap();
+                let read = table
+                    .get(Employee::key(SALES, number).unwrap())
+                    .await
+                    .unwrap()
+                    .unwrap();
                 assert_eq!(read.number, number);
             }
             Self::Direct(direct) => direct.get(number).await,
@@ -67,7 +72,10 @@ fn open(server: &Server) -> [Side; 2] {
     options.max_in_flight = 1000;
     let store = AzureTableStore::from_connection_string(&connection, Some(options)).unwrap();
     let table = Table::new(store, "Employees").unwrap();
-    [Side::Store(table), Side::Direct(Direct::new(&endpoint, (ACCOUNT, KEY), "Employees"))]
+    [
+        Side::Store(table),
+        Side::Direct(Direct::new(&endpoint, (ACCOUNT, KEY), "Employees")),
+    ]
 }
 
 fn main() {
@@ -75,7 +83,9 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runtime = Runtime::new().unwrap();
     match arguments[..] {
-        ["serve", delay] => runtime.block_on(server::serve(Duration::from_millis(delay.parse().unwrap()))),
+        ["serve", delay] => {
+            runtime.block_on(server::serve(Duration::from_millis(delay.parse().unwrap())))
+        }
         ["count", side, gets] => {
             let server = Server::start(0);
             let side = open(&server)[side.parse::<usize>().unwrap()].clone();
@@ -92,7 +102,10 @@ fn main() {
             let sides = open(&server);
             let (before, gets) = (processor_time(), gets.parse().unwrap());
             in_flight(&runtime, &sides[side.parse::<usize>().unwrap()], 32, gets);
-            println!("{:.1} µs", (processor_time() - before).as_secs_f64() * 1e6 / f64::from(gets));
+            println!(
+                "{:.1} µs",
+                (processor_time() - before).as_secs_f64() * 1e6 / f64::from(gets)
+            );
         }
         [] => print(&runtime, 5),
         [rounds] => print(&runtime, rounds.parse().unwrap()),
@@ -102,9 +115,10 @@ fn main() {
 
 fn print(runtime: &Runtime, rounds: usize) {
     println!("| | {} |\n|---|---|---|", SIDES.join(" | "));
-    for (what, delay, tasks, gets) in
-        [("32 in flight, no delay", 0, 32, 20_000), ("1,000 in flight, 20 ms", 20, 1000, 20_000)]
-    {
+    for (what, delay, tasks, gets) in [
+        ("32 in flight, no delay", 0, 32, 20_000),
+        ("1,000 in flight, 20 ms", 20, 1000, 20_000),
+    ] {
         let server = Server::start(delay);
         let sides = open(&server);
         let (mut cpu, mut rate) = (vec![Vec::new(); SIDES.len()], vec![Vec::new(); SIDES.len()]);
@@ -116,9 +130,14 @@ fn print(runtime: &Runtime, rounds: usize) {
                 rate[n].push(f64::from(gets) / started.elapsed().as_secs_f64());
             }
         }
-        for (unit, figures) in [("µs of processor time for a get", cpu), ("gets per second", rate)] {
-            let cells: Vec<_> =
-                figures.into_iter().map(|figures| format!("{:.1}", median(figures))).collect();
+        for (unit, figures) in [
+            ("µs of processor time for a get", cpu),
+            ("gets per second", rate),
+        ] {
+            let cells: Vec<_> = figures
+                .into_iter()
+                .map(|figures| format!("{:.1}", median(figures)))
+                .collect();
             println!("| {what}, {unit} | {} |", cells.join(" | "));
         }
     }

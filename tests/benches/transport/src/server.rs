@@ -17,11 +17,18 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(delay_ms: u32) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["serve", &delay_ms.to_string()]).stdout(Stdio::piped());
+        command
+            .args(["serve", &delay_ms.to_string()])
+            .stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut port = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
-        Self { process, port: port.trim().parse().unwrap() }
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        Self {
+            process,
+            port: port.trim().parse().unwrap(),
+        }
     }
 }
 
@@ -52,7 +59,9 @@ async fn answer_all(mut stream: TcpStream, delay: Duration) {
             continue;
         }
         let text = String::from_utf8_lossy(&request);
-        let row = text.split_once("RowKey='").map_or("", |(_, rest)| &rest[..row_key(0).len()]);
+        let row = text
+            .split_once("RowKey='")
+            .map_or("", |(_, rest)| &rest[..row_key(0).len()]);
         let body = of_zero.replace(&row_key(0), row);
         request.clear();
         if !delay.is_zero() {
@@ -73,7 +82,12 @@ async fn answer_all(mut stream: TcpStream, delay: Duration) {
 /// The answer of the service for an entity, with its ETag and Timestamp.
 fn entity() -> String {
     let entity = serde_json::to_string(&Plain::new(SALES, 0)).unwrap();
-    let (etag, time) =
-        ("W/\\\"datetime'2024-03-05T10%3A00%3A00.1234567Z'\\\"", "2024-03-05T10:00:00.1234567Z");
-    format!("{{\"odata.etag\":\"{etag}\",\"Timestamp\":\"{time}\",{}", &entity[1..])
+    let (etag, time) = (
+        "W/\\\"datetime'2024-03-05T10%3A00%3A00.1234567Z'\\\"",
+        "2024-03-05T10:00:00.1234567Z",
+    );
+    format!(
+        "{{\"odata.etag\":\"{etag}\",\"Timestamp\":\"{time}\",{}",
+        &entity[1..]
+    )
 }

@@ -106,8 +106,12 @@ pub(super) const READS: Cells = Cells {
 };
 
 /// A read of the row precedes each write, because the row refers to blobs.
-pub(super) const LARGE: Cells =
-    Cells { replace_stored: READS_VALUES, delete_stored: READS_VALUES, move_to: n(3), ..READS };
+pub(super) const LARGE: Cells = Cells {
+    replace_stored: READS_VALUES,
+    delete_stored: READS_VALUES,
+    move_to: n(3),
+    ..READS
+};
 
 /// A group reads nothing for its caller and returns only versions.
 pub(super) const fn of_group(cells: Cells) -> Cells {

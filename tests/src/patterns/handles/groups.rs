@@ -32,7 +32,8 @@ macro_rules! grouped {
         }
 
         async fn replace_if(&self, note: &Self::Of, version: IfMatch) -> Result<Option<ETag>> {
-            self.of(|group| group.replace_if(note, version).map(drop)).await
+            self.of(|group| group.replace_if(note, version).map(drop))
+                .await
         }
 
         async fn merge(
@@ -41,7 +42,12 @@ macro_rules! grouped {
             patch: &<Self::Of as TableEntity>::Patch,
             version: IfMatch,
         ) -> Result<Option<ETag>> {
-            self.of(|group| group.merge(Self::Of::key_of(number), patch, version).map(drop)).await
+            self.of(|group| {
+                group
+                    .merge(Self::Of::key_of(number), patch, version)
+                    .map(drop)
+            })
+            .await
         }
 
         async fn update(
@@ -56,13 +62,21 @@ macro_rules! grouped {
                 *changed.lock().expect("no panic") = Some(note.clone());
                 Ok(())
             };
-            let version = self.of(|group| group.update(Self::Of::key_of(number), change).map(drop)).await?;
-            let note = seen.lock().expect("no panic").take().expect("a committed change");
+            let version = self
+                .of(|group| group.update(Self::Of::key_of(number), change).map(drop))
+                .await?;
+            let note = seen
+                .lock()
+                .expect("no panic")
+                .take()
+                .expect("a committed change");
             Ok(note.with_etag(version))
         }
 
         async fn delete(&self, number: u32, version: IfMatch) -> Result<()> {
-            self.of(|group| group.delete(Self::Of::key_of(number), version).map(drop)).await.map(drop)
+            self.of(|group| group.delete(Self::Of::key_of(number), version).map(drop))
+                .await
+                .map(drop)
         }
 
         async fn delete_if_exists(&self, _: u32) -> Result<bool> {
@@ -134,7 +148,10 @@ macro_rules! grouped {
 pub(crate) struct Group(Table<Typed>);
 
 impl Group {
-    async fn of(&self, add: impl FnOnce(&mut TableGroup<Typed>) -> Result<()>) -> Result<Option<ETag>> {
+    async fn of(
+        &self,
+        add: impl FnOnce(&mut TableGroup<Typed>) -> Result<()>,
+    ) -> Result<Option<ETag>> {
         let mut group = self.0.group(book());
         add(&mut group)?;
         Ok(group.commit().await?.version())
@@ -171,8 +188,11 @@ impl WithEntries {
 impl Verbs for WithEntries {
     type Of = Indexed;
     const NAME: &'static str = "`IndexedGroup`, entries in the partition";
-    const CELLS: Cells =
-        of_group(Cells { merge: n(2), merge_any: n(2), ..<IndexedTable<Indexed> as Verbs>::CELLS });
+    const CELLS: Cells = of_group(Cells {
+        merge: n(2),
+        merge_any: n(2),
+        ..<IndexedTable<Indexed> as Verbs>::CELLS
+    });
     const REPEATS_UPDATES: bool = false;
 
     async fn open(world: &World) -> Self {
@@ -181,12 +201,15 @@ impl Verbs for WithEntries {
 
     async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
         let read = self.0.get_existing(Indexed::key_of(read)).await?;
-        self.of(|group| group.replace_stored(&read, note).map(drop)).await
+        self.of(|group| group.replace_stored(&read, note).map(drop))
+            .await
     }
 
     async fn delete_stored(&self, read: u32) -> Result<()> {
         let read = self.0.get_existing(Indexed::key_of(read)).await?;
-        self.of(|group| group.delete_stored(&read).map(drop)).await.map(drop)
+        self.of(|group| group.delete_stored(&read).map(drop))
+            .await
+            .map(drop)
     }
 
     grouped!();

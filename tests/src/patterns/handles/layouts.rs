@@ -24,8 +24,13 @@ use super::verbs::{
 impl Verbs for WideTable<Wider> {
     type Of = Wider;
     const NAME: &'static str = "`WideTable`";
-    const CELLS: Cells =
-        Cells { replace_stored: n(1), delete_stored: n(1), set_update: n(3), set_delete: n(3), ..READS };
+    const CELLS: Cells = Cells {
+        replace_stored: n(1),
+        delete_stored: n(1),
+        set_update: n(3),
+        set_delete: n(3),
+        ..READS
+    };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -46,7 +51,9 @@ impl Verbs for WideTable<Wider> {
     sets!(|table| table.query().partition(book()));
 
     async fn remove(&self, number: u32) {
-        self.delete(Wider::key_of(number), IfMatch::Any).await.expect("the note");
+        self.delete(Wider::key_of(number), IfMatch::Any)
+            .await
+            .expect("the note");
     }
 
     async fn set_unknown(&self, number: u32, value: i32) {
@@ -59,7 +66,11 @@ impl Verbs for WideTable<Wider> {
     }
 
     async fn unknown_value(&self, number: u32) -> Option<i32> {
-        let found = self.entities().get(&Wider::key_of(number)).await.expect("an answer");
+        let found = self
+            .entities()
+            .get(&Wider::key_of(number))
+            .await
+            .expect("an answer");
         found.and_then(|found| unknown(&found.value))
     }
 }
@@ -68,11 +79,19 @@ impl Verbs for WideTable<Wider> {
 macro_rules! large_rows {
     () => {
         async fn remove(&self, number: u32) {
-            self.delete(Self::Of::key_of(number), IfMatch::Any).await.expect("the note");
+            self.delete(Self::Of::key_of(number), IfMatch::Any)
+                .await
+                .expect("the note");
         }
 
         async fn set_unknown(&self, number: u32, value: i32) {
-            set_unknown_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
+            set_unknown_in(
+                &**self.store(),
+                self.name(),
+                Self::Of::key_of(number),
+                value,
+            )
+            .await;
         }
 
         async fn unknown_value(&self, number: u32) -> Option<i32> {
@@ -104,9 +123,13 @@ impl Verbs for LargeTable<LargeIndexed> {
 
     async fn open(world: &World) -> Self {
         let (store, blobs) = (Arc::clone(&world.store), Arc::clone(&world.blobs));
-        let (large, indexes) =
-            (LargeOptions::default(), IndexOptions::default().with_clearing(Clearing::BeforeAnswer));
-        Self::open(store, world.table.clone(), blobs, large, indexes).await.expect("a new table")
+        let (large, indexes) = (
+            LargeOptions::default(),
+            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
+        );
+        Self::open(store, world.table.clone(), blobs, large, indexes)
+            .await
+            .expect("a new table")
     }
 
     common!(|number| LargeIndexed::key_of(number); |table| table.query().partition(book()));
@@ -117,7 +140,13 @@ impl Verbs for LargeTable<LargeIndexed> {
 impl Verbs for SpreadTable<Spread> {
     type Of = Spread;
     const NAME: &'static str = "`SpreadTable`, 4 buckets";
-    const CELLS: Cells = Cells { move_to: n(4), query: n(4), set_update: n(6), set_delete: n(6), ..PLAIN };
+    const CELLS: Cells = Cells {
+        move_to: n(4),
+        query: n(4),
+        set_update: n(6),
+        set_delete: n(6),
+        ..PLAIN
+    };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -128,17 +157,23 @@ impl Verbs for SpreadTable<Spread> {
     sets!(|table| table.query().partition(book()));
 
     async fn remove(&self, number: u32) {
-        let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
+        let key = self
+            .stored_key(Spread::key_of(number))
+            .expect("a legal key");
         remove_in(&**self.store(), self.name(), key).await;
     }
 
     async fn set_unknown(&self, number: u32, value: i32) {
-        let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
+        let key = self
+            .stored_key(Spread::key_of(number))
+            .expect("a legal key");
         set_unknown_in(&**self.store(), self.name(), key, value).await;
     }
 
     async fn unknown_value(&self, number: u32) -> Option<i32> {
-        let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
+        let key = self
+            .stored_key(Spread::key_of(number))
+            .expect("a legal key");
         unknown_value_in(&**self.store(), self.name(), key).await
     }
 }
@@ -146,7 +181,9 @@ impl Verbs for SpreadTable<Spread> {
 /// Ten notes per day.
 fn day(number: u32) -> Ticks {
     let day = 1 + number / 10 % 28;
-    format!("2013-01-{day:02}T00:00:00Z").parse().expect("a time")
+    format!("2013-01-{day:02}T00:00:00Z")
+        .parse()
+        .expect("a time")
 }
 
 impl Verbs for TimeSlices<Untyped> {
@@ -166,7 +203,8 @@ impl Verbs for TimeSlices<Untyped> {
     async fn open(world: &World) -> Self {
         let family = format!("{}x", world.table);
         let time = |note: &Untyped| day(note.number());
-        let slices = Self::new(Arc::clone(&world.store), &family, Every::Day, time).expect("a family");
+        let slices =
+            Self::new(Arc::clone(&world.store), &family, Every::Day, time).expect("a family");
         for number in [0, 10, 20] {
             slices.table_for(day(number)).await.expect("a slice");
         }
@@ -183,7 +221,13 @@ impl Verbs for TimeSlices<Untyped> {
 
     async fn set_unknown(&self, number: u32, value: i32) {
         let table = self.table_for(day(number)).await.expect("the slice");
-        set_unknown_in(&**table.store(), table.name(), Untyped::key_of(number), value).await;
+        set_unknown_in(
+            &**table.store(),
+            table.name(),
+            Untyped::key_of(number),
+            value,
+        )
+        .await;
     }
 
     async fn unknown_value(&self, number: u32) -> Option<i32> {

@@ -10,5 +10,7 @@ mod verbs;
 
 pub(super) use costs::Cell;
 pub(super) use groups::{Group, WithEntries};
-pub(super) use notes::{BOOK, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Wider};
+pub(super) use notes::{
+    BOOK, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Wider,
+};
 pub(super) use verbs::{Verbs, World};

@@ -129,7 +129,14 @@ fn row_of(number: u32) -> String {
 impl Note for Plain {
     fn new(number: u32, title: &str, text: Option<&str>) -> Self {
         let (title, text) = (title.to_owned(), text.map(str::to_owned));
-        Self { book: BOOK.to_owned(), row: row_of(number), title, text, rank: 1, etag: None }
+        Self {
+            book: BOOK.to_owned(),
+            row: row_of(number),
+            title,
+            text,
+            rank: 1,
+            etag: None,
+        }
     }
 
     fn with_etag(self, etag: Option<ETag>) -> Self {
@@ -167,7 +174,9 @@ impl Note for Plain {
 
 impl Serialize for PlainPatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        self.to_properties().map_err(serde::ser::Error::custom)?.serialize(serializer)
+        self.to_properties()
+            .map_err(serde::ser::Error::custom)?
+            .serialize(serializer)
     }
 }
 

@@ -14,7 +14,8 @@ use table_patterns::journal::Clearing;
 use super::costs::{Cells, NO_MOVES, NO_SCHEMA, PLAIN, READS, n};
 use super::notes::{Indexed, Note as _, Plain, Typed, Untyped, book};
 use super::verbs::{
-    Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets, unknown_value_in,
+    Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets,
+    unknown_value_in,
 };
 
 impl Verbs for Table<Untyped> {
@@ -35,7 +36,11 @@ impl Verbs for Table<Untyped> {
 impl Verbs for SerdeTable<Plain> {
     type Of = Plain;
     const NAME: &'static str = "`SerdeTable`";
-    const CELLS: Cells = Cells { set_update: NO_SCHEMA, set_delete: NO_SCHEMA, ..PLAIN };
+    const CELLS: Cells = Cells {
+        set_update: NO_SCHEMA,
+        set_delete: NO_SCHEMA,
+        ..PLAIN
+    };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -44,7 +49,10 @@ impl Verbs for SerdeTable<Plain> {
 
     common!(|number| Plain::key_of(number); |table| table.query().partition(book()));
 
-    async fn set_update(&self, _: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync) -> Result<BulkSummary> {
+    async fn set_update(
+        &self,
+        _: impl Fn(&mut Self::Of) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
         unreachable!("a table of serde types has no set operations")
     }
 
@@ -57,7 +65,10 @@ impl Verbs for SerdeTable<Plain> {
 impl Verbs for ChangeTable<Untyped> {
     type Of = Untyped;
     const NAME: &'static str = "`ChangeTable`, a partition that the handle knows";
-    const CELLS: Cells = Cells { move_to: NO_MOVES, ..PLAIN };
+    const CELLS: Cells = Cells {
+        move_to: NO_MOVES,
+        ..PLAIN
+    };
 
     async fn open(world: &World) -> Self {
         let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
@@ -65,7 +76,12 @@ impl Verbs for ChangeTable<Untyped> {
         // Afterwards the handle knows the counter of the partition.
         let first = Untyped::new(999_999, "first", None);
         table.insert(&first).await.expect("a new note");
-        assert!(table.delete_if_exists(Untyped::key_of(999_999)).await.expect("the note"));
+        assert!(
+            table
+                .delete_if_exists(Untyped::key_of(999_999))
+                .await
+                .expect("the note")
+        );
         table
     }
 
@@ -83,7 +99,13 @@ impl Verbs for ChangeTable<Untyped> {
 
     async fn set_unknown(&self, number: u32, value: i32) {
         let table = self.table();
-        set_unknown_in(&**table.store(), table.name(), Untyped::key_of(number), value).await;
+        set_unknown_in(
+            &**table.store(),
+            table.name(),
+            Untyped::key_of(number),
+            value,
+        )
+        .await;
     }
 
     async fn unknown_value(&self, number: u32) -> Option<i32> {
@@ -117,12 +139,19 @@ impl Verbs for Table<Typed> {
 impl Verbs for IndexedTable<Indexed> {
     type Of = Indexed;
     const NAME: &'static str = "`IndexedTable`, entries in the partition";
-    const CELLS: Cells =
-        Cells { merge: n(1), replace_stored: n(1), delete_stored: n(1), move_to: n(3), ..READS };
+    const CELLS: Cells = Cells {
+        merge: n(1),
+        replace_stored: n(1),
+        delete_stored: n(1),
+        move_to: n(3),
+        ..READS
+    };
 
     async fn open(world: &World) -> Self {
         let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-        Self::open(Arc::clone(&world.store), world.table.clone(), options).await.expect("a new table")
+        Self::open(Arc::clone(&world.store), world.table.clone(), options)
+            .await
+            .expect("a new table")
     }
 
     async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
@@ -139,7 +168,9 @@ impl Verbs for IndexedTable<Indexed> {
     sets!(|table| table.query().partition(book()));
 
     async fn remove(&self, number: u32) {
-        self.delete(Indexed::key_of(number), IfMatch::Any).await.expect("the note");
+        self.delete(Indexed::key_of(number), IfMatch::Any)
+            .await
+            .expect("the note");
     }
 
     async fn set_unknown(&self, number: u32, value: i32) {

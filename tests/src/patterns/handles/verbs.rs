@@ -29,12 +29,20 @@ impl World {
             let slice = format!("{table}x201301{:02}", 1 + number / 10);
             harness.clean_up(&slice.parse().expect("a legal name"));
         }
-        Self { store, table, blobs: harness.blobs().await }
+        Self {
+            store,
+            table,
+            blobs: harness.blobs().await,
+        }
     }
 
     /// The same tables through another store.
     pub(crate) fn through(&self, store: Arc<dyn TableStore>) -> Self {
-        Self { store, table: self.table.clone(), blobs: Arc::clone(&self.blobs) }
+        Self {
+            store,
+            table: self.table.clone(),
+            blobs: Arc::clone(&self.blobs),
+        }
     }
 }
 
@@ -169,15 +177,30 @@ pub(super) async fn opened<T>(handle: T, create: impl AsyncFn(&T) -> Result<bool
 }
 
 pub(super) async fn remove_in(store: &dyn TableStore, table: &TableName, key: Key) {
-    store.write(table, Operation::Delete(key, IfMatch::Any)).await.expect("the row");
+    store
+        .write(table, Operation::Delete(key, IfMatch::Any))
+        .await
+        .expect("the row");
 }
 
-pub(super) async fn set_unknown_in(store: &dyn TableStore, table: &TableName, key: Key, value: i32) {
+pub(super) async fn set_unknown_in(
+    store: &dyn TableStore,
+    table: &TableName,
+    key: Key,
+    value: i32,
+) {
     let unknown_value = Entity::from(key).with(UNKNOWN, value);
-    store.write(table, Operation::Merge(unknown_value, IfMatch::Any)).await.expect("the row");
+    store
+        .write(table, Operation::Merge(unknown_value, IfMatch::Any))
+        .await
+        .expect("the row");
 }
 
-pub(super) async fn unknown_value_in(store: &dyn TableStore, table: &TableName, key: Key) -> Option<i32> {
+pub(super) async fn unknown_value_in(
+    store: &dyn TableStore,
+    table: &TableName,
+    key: Key,
+) -> Option<i32> {
     let row = store.get(table, &key, None).await.expect("an answer");
     row.and_then(|row| unknown(&row))
 }

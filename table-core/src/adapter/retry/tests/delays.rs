@@ -28,7 +28,9 @@ fn delays_double_up_to_the_longest() {
 #[tokio::test(start_paused = true)]
 async fn attempts_are_bounded_and_each_counts() {
     let rig = Rig::new(policy().with_max_attempts(3)).await;
-    rig.below.faults().add(FaultRule::new(Fault::Throttle { retry_after: None }));
+    rig.below
+        .faults()
+        .add(FaultRule::new(Fault::Throttle { retry_after: None }));
     let error = rig.store.write(&table(), insert()).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Throttled { .. }));
     assert_eq!(rig.below.faults().requests(), 3);
@@ -46,7 +48,9 @@ async fn one_attempt_repeats_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_table_that_is_being_deleted_is_waited_for() {
     let being_deleted = |rig: &Rig, times| {
-        rig.below.faults().add(FaultRule::new(Fault::TableBeingDeleted).times(times));
+        rig.below
+            .faults()
+            .add(FaultRule::new(Fault::TableBeingDeleted).times(times));
     };
     let default = RetryPolicy::default().with_jitter(0.0);
     let rig = Rig::new(default.clone()).await;
@@ -67,16 +71,24 @@ async fn a_table_that_is_being_deleted_is_waited_for() {
         being_deleted(&rig, u64::MAX);
         let start = Instant::now();
         let error = rig.store.write(&table(), insert()).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }),
+            "{error}"
+        );
         assert_eq!(error.outcome(), Outcome::NotApplied);
-        assert_eq!((rig.below.faults().requests(), start.elapsed().as_secs()), (requests, seconds));
+        assert_eq!(
+            (rig.below.faults().requests(), start.elapsed().as_secs()),
+            (requests, seconds)
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_respected() {
     let rig = Rig::new(policy()).await;
-    rig.script(&[Fault::Throttle { retry_after: Some(17 * SECOND) }]);
+    rig.script(&[Fault::Throttle {
+        retry_after: Some(17 * SECOND),
+    }]);
     let start = Instant::now();
     rig.store.write(&table(), insert()).await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 17);
@@ -85,12 +97,15 @@ async fn retry_after_is_respected() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_beyond_the_maximum_ends_the_retries() {
     let without_deadline = RetryPolicy::default().with_deadline(None);
-    for (policy, maximum) in
-        [(without_deadline.clone(), 120), (without_deadline.with_max_retry_after(7 * SECOND), 7)]
-    {
+    for (policy, maximum) in [
+        (without_deadline.clone(), 120),
+        (without_deadline.with_max_retry_after(7 * SECOND), 7),
+    ] {
         for (seconds, requests) in [(maximum, 2), (maximum + 1, 1), (u64::MAX, 1)] {
             let rig = Rig::new(policy.clone()).await;
-            rig.script(&[Fault::Throttle { retry_after: Some(Duration::from_secs(seconds)) }]);
+            rig.script(&[Fault::Throttle {
+                retry_after: Some(Duration::from_secs(seconds)),
+            }]);
             let result = rig.store.write(&table(), insert()).await;
             assert_eq!(result.is_ok(), requests == 2, "{seconds}");
             assert_eq!(rig.below.faults().requests(), requests, "{seconds}");
@@ -101,7 +116,9 @@ async fn a_retry_after_beyond_the_maximum_ends_the_retries() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_that_exceeds_the_deadline_is_not_begun() {
     let rig = Rig::new(policy().with_deadline(Some(10 * SECOND))).await;
-    rig.script(&[Fault::Throttle { retry_after: Some(10 * SECOND) }]);
+    rig.script(&[Fault::Throttle {
+        retry_after: Some(10 * SECOND),
+    }]);
     let start = Instant::now();
     let error = rig.store.write(&table(), insert()).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Throttled { .. }));
@@ -110,7 +127,12 @@ async fn a_delay_that_exceeds_the_deadline_is_not_begun() {
 
 #[tokio::test(start_paused = true)]
 async fn the_deadline_cuts_an_attempt_off() {
-    let rig = Rig::new(policy().with_deadline(Some(10 * SECOND)).with_attempt_timeout(None)).await;
+    let rig = Rig::new(
+        policy()
+            .with_deadline(Some(10 * SECOND))
+            .with_attempt_timeout(None),
+    )
+    .await;
     rig.script(&[Fault::Delay(60 * SECOND)]);
     let start = Instant::now();
     let error = rig.store.write(&table(), insert()).await.unwrap_err();
@@ -122,15 +144,30 @@ async fn the_deadline_cuts_an_attempt_off() {
 async fn a_read_that_takes_too_long_is_repeated() {
     let rig = Rig::new(policy().with_attempt_timeout(Some(SECOND))).await;
     rig.script(&[Fault::Delay(60 * SECOND), Fault::DelayAnswer(60 * SECOND)]);
-    assert!(rig.store.get(&table(), &key("old"), None).await.unwrap().is_some());
+    assert!(
+        rig.store
+            .get(&table(), &key("old"), None)
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(rig.below.faults().requests(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_read_that_timed_out_is_not_ambiguous() {
-    let rig = Rig::new(policy().with_max_attempts(1).with_attempt_timeout(Some(SECOND))).await;
+    let rig = Rig::new(
+        policy()
+            .with_max_attempts(1)
+            .with_attempt_timeout(Some(SECOND)),
+    )
+    .await;
     rig.script(&[Fault::Delay(60 * SECOND)]);
-    let error = rig.store.get(&table(), &key("old"), None).await.unwrap_err();
+    let error = rig
+        .store
+        .get(&table(), &key("old"), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), "no answer within 1s");
     assert_eq!(error.outcome(), Outcome::NotApplied);
 }
@@ -158,11 +195,28 @@ async fn every_read_is_repeated() {
     for fault in [Fault::FailBefore, Fault::LoseRequest, Fault::LoseAnswer] {
         let rig = Rig::new(policy()).await;
         rig.script(&[fault, fault]);
-        assert!(rig.store.get(&table(), &key("old"), None).await.unwrap().is_some());
+        assert!(
+            rig.store
+                .get(&table(), &key("old"), None)
+                .await
+                .unwrap()
+                .is_some()
+        );
         rig.script(&[fault, fault]);
-        assert_eq!(rig.store.query(&table(), &Query::new(), None).await.unwrap().items.len(), 1);
+        assert_eq!(
+            rig.store
+                .query(&table(), &Query::new(), None)
+                .await
+                .unwrap()
+                .items
+                .len(),
+            1
+        );
         rig.script(&[fault, fault]);
-        assert_eq!(rig.store.list_tables(None, None).await.unwrap().items.len(), 1);
+        assert_eq!(
+            rig.store.list_tables(None, None).await.unwrap().items.len(),
+            1
+        );
         assert_eq!(rig.below.faults().requests(), 9);
     }
 }
@@ -172,7 +226,10 @@ async fn applied_writes_are_not_repeated() {
     for policy in [policy(), policy().with_write_ids()] {
         let rig = Rig::new(policy).await;
         rig.script(&[Fault::BreakAnswer]);
-        let error = rig.store.write(&table(), Operation::InsertOrReplace(entity("new", "ours"))).await;
+        let error = rig
+            .store
+            .write(&table(), Operation::InsertOrReplace(entity("new", "ours")))
+            .await;
         assert_eq!(error.unwrap_err().outcome(), Outcome::Applied);
         assert_eq!(rig.below.faults().requests(), 1);
     }

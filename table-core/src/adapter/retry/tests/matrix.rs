@@ -6,8 +6,11 @@ use crate::adapter::{AbsentInsert, Fault, RetryPolicy, WRITE_ID_PROPERTY};
 use crate::model::{ETag, IfMatch};
 use crate::store::{Operation, Outcome, Result, TableStoreExt as _, Written};
 
-const REFUSED: [Fault; 3] =
-    [Fault::FailBefore, Fault::Throttle { retry_after: None }, Fault::TableBeingDeleted];
+const REFUSED: [Fault; 3] = [
+    Fault::FailBefore,
+    Fault::Throttle { retry_after: None },
+    Fault::TableBeingDeleted,
+];
 const LOST: [Fault; 5] = [
     Fault::LoseRequest,
     Fault::LoseAnswer,
@@ -17,8 +20,14 @@ const LOST: [Fault; 5] = [
 ];
 
 fn policy(write_ids: bool, absent: AbsentInsert) -> RetryPolicy {
-    let policy = RetryPolicy::default().with_max_attempts(4).with_absent_insert(absent);
-    if write_ids { policy.with_write_ids() } else { policy }
+    let policy = RetryPolicy::default()
+        .with_max_attempts(4)
+        .with_absent_insert(absent);
+    if write_ids {
+        policy.with_write_ids()
+    } else {
+        policy
+    }
 }
 
 /// Returns our write in every form: on the existing entity `old`, and on `new`, which does not exist.
@@ -40,10 +49,22 @@ fn jobs(old: &ETag) -> Vec<Job> {
     .into();
     jobs.extend(
         [
-            group([Operation::Insert(ours("new")), Operation::Replace(ours("old"), exactly())]),
-            group([Operation::Insert(ours("new")), Operation::InsertOrReplace(ours("old"))]),
-            group([Operation::InsertOrMerge(ours("new")), Operation::Merge(ours("old"), IfMatch::Any)]),
-            group([Operation::Insert(ours("new")), Operation::Delete(key("old"), exactly())]),
+            group([
+                Operation::Insert(ours("new")),
+                Operation::Replace(ours("old"), exactly()),
+            ]),
+            group([
+                Operation::Insert(ours("new")),
+                Operation::InsertOrReplace(ours("old")),
+            ]),
+            group([
+                Operation::InsertOrMerge(ours("new")),
+                Operation::Merge(ours("old"), IfMatch::Any),
+            ]),
+            group([
+                Operation::Insert(ours("new")),
+                Operation::Delete(key("old"), exactly()),
+            ]),
             group([Operation::Delete(key("old"), exactly())]),
         ]
         .map(Job::Transact),
@@ -55,7 +76,9 @@ fn jobs(old: &ETag) -> Vec<Job> {
 type Case<'a> = &'a (dyn Fn() -> String + Sync);
 
 fn only_deletes(job: &Job) -> bool {
-    job.operations().iter().all(|operation| operation.entity().is_none())
+    job.operations()
+        .iter()
+        .all(|operation| operation.entity().is_none())
 }
 
 /// Asserts that the returned ETags agree with the data if our writes left their content.
@@ -65,7 +88,12 @@ async fn assert_content(rig: &Rig, job: &Job, written: &[Written], case: Case<'_
         match (operation.entity(), stored) {
             (None, _) => assert_eq!(written.etag, None, "{}", case()),
             (Some(ours), Some(stored)) if stored.etag() == written.etag.as_ref() => {
-                assert_eq!(stored.get("By"), ours.get("By"), "the version of another writer: {}", case());
+                assert_eq!(
+                    stored.get("By"),
+                    ours.get("By"),
+                    "the version of another writer: {}",
+                    case()
+                );
             }
             _ => {}
         }
@@ -134,14 +162,19 @@ async fn lost_table_operations_are_repeated_or_ambiguous() {
         for (fault, certain) in [(Fault::LoseRequest, true), (Fault::LoseAnswer, false)] {
             let rig = Rig::new(RetryPolicy::default()).await;
             if matches!(job, Job::CreateTable) {
-                Job::DeleteTable.send(&rig.data, &super::rig::table()).await.unwrap();
+                Job::DeleteTable
+                    .send(&rig.data, &super::rig::table())
+                    .await
+                    .unwrap();
             }
             rig.script(&[fault]);
             let result = rig.send(&job).await;
             assert_eq!(rig.applied(job.kind()).await, 1);
             match result {
                 Ok(_) => assert!(certain),
-                Err(error) => assert!(!certain && error.is_ambiguous() && !error.is_already_exists()),
+                Err(error) => {
+                    assert!(!certain && error.is_ambiguous() && !error.is_already_exists())
+                }
             }
         }
     }
@@ -158,7 +191,10 @@ fn intrusions() -> Vec<Vec<Operation>> {
                 vec![Operation::InsertOrReplace(theirs(row))],
                 vec![Operation::Merge(theirs(row), IfMatch::Any)],
                 vec![Operation::Delete(key(row), IfMatch::Any)],
-                vec![Operation::Delete(key(row), IfMatch::Any), Operation::Insert(theirs(row))],
+                vec![
+                    Operation::Delete(key(row), IfMatch::Any),
+                    Operation::Insert(theirs(row)),
+                ],
             ]
         })
         .collect()
@@ -168,21 +204,38 @@ fn intrusions() -> Vec<Vec<Operation>> {
 fn scripts() -> Vec<Vec<Fault>> {
     let one = LOST.iter().chain(&REFUSED).map(|fault| vec![*fault]);
     let often = &LOST[..3];
-    let two = often.iter().flat_map(|first| often.iter().map(|second| vec![*first, *second]));
+    let two = often
+        .iter()
+        .flat_map(|first| often.iter().map(|second| vec![*first, *second]));
     one.chain(two).collect()
 }
 
-fn assert_honest(job: &Job, strict: bool, result: &Result<Vec<Written>>, applied: u64, case: Case<'_>) {
+fn assert_honest(
+    job: &Job,
+    strict: bool,
+    result: &Result<Vec<Written>>,
+    applied: u64,
+    case: Case<'_>,
+) {
     if job.repeat() == Repeat::AtMostOnce || (job.repeat() == Repeat::Insert && strict) {
         assert!(applied <= 1, "applied {applied} times: {}", case());
     }
     match result {
         Ok(_) => assert_ne!(applied, 0, "reported, but never applied: {}", case()),
         Err(error) if error.outcome() == Outcome::NotApplied => {
-            assert_eq!(applied, 0, "reported as not applied, but it was: {}", case());
+            assert_eq!(
+                applied,
+                0,
+                "reported as not applied, but it was: {}",
+                case()
+            );
         }
         Err(error) => {
-            assert!(!error.is_precondition_failed() && !error.is_not_found() && !error.is_already_exists());
+            assert!(
+                !error.is_precondition_failed()
+                    && !error.is_not_found()
+                    && !error.is_already_exists()
+            );
         }
     }
 }
@@ -190,11 +243,14 @@ fn assert_honest(job: &Job, strict: bool, result: &Result<Vec<Written>>, applied
 #[tokio::test(start_paused = true)]
 async fn reported_outcomes_stay_correct_with_another_writer_between_attempts() {
     let mut undecided = 0;
-    for (write_ids, absent) in
-        [(false, AbsentInsert::Report), (true, AbsentInsert::Report), (true, AbsentInsert::Repeat)]
-    {
-        for (script, intrusion) in
-            scripts().iter().flat_map(|script| intrusions().into_iter().map(move |i| (script, i)))
+    for (write_ids, absent) in [
+        (false, AbsentInsert::Report),
+        (true, AbsentInsert::Report),
+        (true, AbsentInsert::Repeat),
+    ] {
+        for (script, intrusion) in scripts()
+            .iter()
+            .flat_map(|script| intrusions().into_iter().map(move |i| (script, i)))
         {
             for at in 0..jobs(&ETag::from("")).len() {
                 for before in 2..=4 {
@@ -210,7 +266,13 @@ async fn reported_outcomes_stay_correct_with_another_writer_between_attempts() {
                              {job:?}: {result:?}"
                         )
                     };
-                    assert_honest(&job, absent == AbsentInsert::Report, &result, applied, &case);
+                    assert_honest(
+                        &job,
+                        absent == AbsentInsert::Report,
+                        &result,
+                        applied,
+                        &case,
+                    );
                     match &result {
                         Ok(written) => assert_content(&rig, &job, written, &case).await,
                         Err(error) => undecided += u32::from(error.is_ambiguous()),
@@ -227,14 +289,30 @@ async fn reported_outcomes_stay_correct_with_another_writer_between_attempts() {
 async fn lost_table_operations_succeed_on_repetition() {
     for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
         let rig = Rig::new(RetryPolicy::default()).await;
-        Job::DeleteTable.send(&rig.data, &super::rig::table()).await.unwrap();
+        Job::DeleteTable
+            .send(&rig.data, &super::rig::table())
+            .await
+            .unwrap();
         rig.script(&[fault]);
-        let created = rig.store.create_table_if_missing(&super::rig::table()).await;
+        let created = rig
+            .store
+            .create_table_if_missing(&super::rig::table())
+            .await;
         assert!(created.is_ok(), "{fault:?}: {created:?}");
-        assert!(!rig.store.create_table_if_missing(&super::rig::table()).await.unwrap());
+        assert!(
+            !rig.store
+                .create_table_if_missing(&super::rig::table())
+                .await
+                .unwrap()
+        );
         rig.script(&[fault]);
         let deleted = rig.store.delete_table_if_exists(&super::rig::table()).await;
         assert!(deleted.is_ok(), "{fault:?}: {deleted:?}");
-        assert!(!rig.store.delete_table_if_exists(&super::rig::table()).await.unwrap());
+        assert!(
+            !rig.store
+                .delete_table_if_exists(&super::rig::table())
+                .await
+                .unwrap()
+        );
     }
 }

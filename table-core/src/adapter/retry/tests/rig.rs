@@ -5,7 +5,9 @@ use crate::adapter::around::{Answer, Around, Call, impl_around};
 use crate::adapter::{Fault, FaultInjector, Faulty, Metered, RequestMeter, RetryPolicy, Retrying};
 use crate::memory::MemoryStore;
 use crate::model::{ETag, Entity, Key, PartitionKey, TableName};
-use crate::store::{GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written};
+use crate::store::{
+    GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+};
 
 pub(super) fn table() -> TableName {
     TableName::new("Employees").unwrap()
@@ -20,8 +22,11 @@ pub(super) fn entity(row: &str, by: &str) -> Entity {
 }
 
 pub(super) fn group(operations: impl IntoIterator<Item = Operation>) -> GroupTransaction {
-    let mut group = GroupTransaction::new(PartitionKey::new("Sales").unwrap(), &ServiceProfile::LOCAL);
-    operations.into_iter().for_each(|operation| group.push(operation).unwrap());
+    let mut group =
+        GroupTransaction::new(PartitionKey::new("Sales").unwrap(), &ServiceProfile::LOCAL);
+    operations
+        .into_iter()
+        .for_each(|operation| group.push(operation).unwrap());
     group
 }
 
@@ -42,7 +47,11 @@ impl<S: TableStore> Around for Intruded<S> {
         let due = {
             let mut plan = self.plan.lock().unwrap();
             plan.0 = plan.0.wrapping_sub(1);
-            if plan.0 == 0 { std::mem::take(&mut plan.1) } else { Vec::new() }
+            if plan.0 == 0 {
+                std::mem::take(&mut plan.1)
+            } else {
+                Vec::new()
+            }
         };
         for operation in due {
             let _may_fail = self.data.write(&table(), operation).await;
@@ -68,13 +77,25 @@ impl Rig {
     pub(super) async fn new(policy: RetryPolicy) -> Self {
         let (data, meter) = (MemoryStore::new(), RequestMeter::new());
         data.create_table(&table()).await.unwrap();
-        let old = data.write(&table(), Operation::Insert(entity("old", "before"))).await.unwrap();
+        let old = data
+            .write(&table(), Operation::Insert(entity("old", "before")))
+            .await
+            .unwrap();
         let metered = Metered::new(data.clone(), meter.clone());
         let below = std::sync::Arc::new(Faulty::new(metered, FaultInjector::new(0)));
-        let intruded =
-            Intruded { store: below.clone(), data: data.clone(), plan: Mutex::new((0, Vec::new())) };
+        let intruded = Intruded {
+            store: below.clone(),
+            data: data.clone(),
+            plan: Mutex::new((0, Vec::new())),
+        };
         let store = Retrying::new(intruded, policy.with_seed(1));
-        Self { store, below, data, meter, old: old.etag.unwrap() }
+        Self {
+            store,
+            below,
+            data,
+            meter,
+            old: old.etag.unwrap(),
+        }
     }
 
     pub(super) fn script(&self, faults: &[Fault]) {

@@ -17,26 +17,59 @@ async fn ids_are_new_for_each_write_and_hidden() {
     let rig = rig().await;
     let mut ids = Vec::new();
     for _ in 0..2 {
-        rig.store.write(&table(), Operation::InsertOrReplace(entity("new", "ours"))).await.unwrap();
-        ids.push(rig.read("new").await.unwrap().get(WRITE_ID_PROPERTY).unwrap().to_owned());
+        rig.store
+            .write(&table(), Operation::InsertOrReplace(entity("new", "ours")))
+            .await
+            .unwrap();
+        ids.push(
+            rig.read("new")
+                .await
+                .unwrap()
+                .get(WRITE_ID_PROPERTY)
+                .unwrap()
+                .to_owned(),
+        );
     }
     assert_ne!(ids[0], ids[1]);
 
-    let read = rig.store.get(&table(), &key("new"), None).await.unwrap().unwrap();
+    let read = rig
+        .store
+        .get(&table(), &key("new"), None)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read.properties(), entity("new", "ours").properties());
-    let page = rig.store.query(&table(), &Query::new(), None).await.unwrap();
-    assert!(page.items.iter().all(|e| e.get(WRITE_ID_PROPERTY).is_none()));
+    let page = rig
+        .store
+        .query(&table(), &Query::new(), None)
+        .await
+        .unwrap();
+    assert!(
+        page.items
+            .iter()
+            .all(|e| e.get(WRITE_ID_PROPERTY).is_none())
+    );
     let select = Select::new(["By", WRITE_ID_PROPERTY]);
-    let read = rig.store.get(&table(), &key("new"), Some(&select)).await.unwrap().unwrap();
+    let read = rig
+        .store
+        .get(&table(), &key("new"), Some(&select))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read.properties(), entity("new", "ours").properties());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_successful_write_costs_one_request() {
     let rig = rig().await;
-    rig.store.write(&table(), Operation::Insert(entity("new", "ours"))).await.unwrap();
-    let writes =
-        [Operation::InsertOrReplace(entity("new", "ours")), Operation::Delete(key("old"), IfMatch::Any)];
+    rig.store
+        .write(&table(), Operation::Insert(entity("new", "ours")))
+        .await
+        .unwrap();
+    let writes = [
+        Operation::InsertOrReplace(entity("new", "ours")),
+        Operation::Delete(key("old"), IfMatch::Any),
+    ];
     rig.store.transact(&table(), group(writes)).await.unwrap();
     assert_eq!(rig.meter.total(), 2);
 }
@@ -45,7 +78,10 @@ async fn a_successful_write_costs_one_request() {
 async fn a_lost_answer_costs_one_read_per_entity() {
     let rig = rig().await;
     rig.script(&[Fault::LoseAnswer]);
-    rig.store.write(&table(), Operation::Insert(entity("a", "ours"))).await.unwrap();
+    rig.store
+        .write(&table(), Operation::Insert(entity("a", "ours")))
+        .await
+        .unwrap();
     assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Get), 1);
     rig.meter.reset();
     rig.script(&[Fault::LoseAnswer]);
@@ -66,7 +102,10 @@ async fn one_entity_proves_its_group() {
     let rows = ["a", "b"].map(|row| Operation::Insert(entity(row, "ours")));
     let written = rig.store.transact(&table(), group(rows)).await.unwrap();
     assert_eq!(written[0].etag, None);
-    assert_eq!(rig.read("b").await.unwrap().etag(), written[1].etag.as_ref());
+    assert_eq!(
+        rig.read("b").await.unwrap().etag(),
+        written[1].etag.as_ref()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,17 +113,29 @@ async fn equal_content_is_no_proof() {
     let rig = rig().await;
     rig.script(&[Fault::LoseRequest]);
     rig.intrude(2, vec![Operation::Insert(entity("new", "ours"))]);
-    let error = rig.store.write(&table(), Operation::Insert(entity("new", "ours"))).await.unwrap_err();
+    let error = rig
+        .store
+        .write(&table(), Operation::Insert(entity("new", "ours")))
+        .await
+        .unwrap_err();
     assert!(error.is_ambiguous());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plain_conflict_stays_a_conflict() {
     let rig = rig().await;
-    let error = rig.store.write(&table(), Operation::Insert(entity("old", "ours"))).await.unwrap_err();
+    let error = rig
+        .store
+        .write(&table(), Operation::Insert(entity("old", "ours")))
+        .await
+        .unwrap_err();
     assert!(error.is_already_exists() && !error.is_ambiguous());
     rig.script(&[Fault::FailBefore]);
-    let error = rig.store.write(&table(), Operation::Insert(entity("old", "ours"))).await.unwrap_err();
+    let error = rig
+        .store
+        .write(&table(), Operation::Insert(entity("old", "ours")))
+        .await
+        .unwrap_err();
     assert!(error.is_already_exists() && !error.is_ambiguous());
 }
 
@@ -93,13 +144,30 @@ async fn the_id_counts_in_the_limits() {
     let rig = rig().await;
     let (with, without) = (rig.store.profile(), rig.data.profile());
     assert_eq!(with.custom_properties, 251);
-    assert_eq!(without.entity_bytes - with.entity_bytes, 8 + 2 * WRITE_ID_PROPERTY.len() + 16);
+    assert_eq!(
+        without.entity_bytes - with.entity_bytes,
+        8 + 2 * WRITE_ID_PROPERTY.len() + 16
+    );
     assert_eq!(without.group_bytes - with.group_bytes, 100 * 83);
-    rig.store.write(&table(), Operation::Insert(wide(251))).await.unwrap();
+    rig.store
+        .write(&table(), Operation::Insert(wide(251)))
+        .await
+        .unwrap();
     rig.meter.reset();
-    let error = rig.store.write(&table(), Operation::InsertOrReplace(wide(252))).await.unwrap_err();
-    assert_eq!(error.to_string(), "properties of ('Sales', 'new'): at most 251 allowed, got 252");
-    let error = rig.store.transact(&table(), group([Operation::Insert(wide(252))])).await.unwrap_err();
+    let error = rig
+        .store
+        .write(&table(), Operation::InsertOrReplace(wide(252)))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "properties of ('Sales', 'new'): at most 251 allowed, got 252"
+    );
+    let error = rig
+        .store
+        .transact(&table(), group([Operation::Insert(wide(252))]))
+        .await
+        .unwrap_err();
     assert_eq!(error.failed_index(), Some(0));
     assert_eq!(rig.meter.total(), 0);
 }
@@ -107,9 +175,15 @@ async fn the_id_counts_in_the_limits() {
 #[tokio::test(start_paused = true)]
 async fn an_id_set_by_the_caller_is_replaced() {
     let rig = rig().await;
-    rig.store.write(&table(), Operation::Insert(entity("new", "ours"))).await.unwrap();
+    rig.store
+        .write(&table(), Operation::Insert(entity("new", "ours")))
+        .await
+        .unwrap();
     let copied = rig.read("new").await.unwrap();
-    rig.store.write(&table(), Operation::InsertOrReplace(copied.clone())).await.unwrap();
+    rig.store
+        .write(&table(), Operation::InsertOrReplace(copied.clone()))
+        .await
+        .unwrap();
     let stored = rig.read("new").await.unwrap();
     assert_ne!(stored.get(WRITE_ID_PROPERTY), copied.get(WRITE_ID_PROPERTY));
 }

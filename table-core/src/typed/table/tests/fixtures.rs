@@ -68,7 +68,10 @@ const EMPLOYEE: Schema = Schema {
     partition_key: "{department}",
     row_key: "empid_{id:06}",
     row_key_is_open: false,
-    properties: &[property("Name", EdmType::String, false), property("Age", EdmType::Int32, true)],
+    properties: &[
+        property("Name", EdmType::String, false),
+        property("Age", EdmType::Int32, true),
+    ],
     indexes: &[],
     spread: None,
     keeps_rest: false,
@@ -98,12 +101,24 @@ const BADGE: Schema = Schema {
 fn text(entity: &Entity, name: &'static str) -> Result<String> {
     match entity.get(name) {
         Some(ValueRef::String(text)) => Ok(text.to_owned()),
-        found => Err(Error::decode("test", entity.key(), name, "String", format!("{found:?}"))),
+        found => Err(Error::decode(
+            "test",
+            entity.key(),
+            name,
+            "String",
+            format!("{found:?}"),
+        )),
     }
 }
 
 fn id(entity: &Entity) -> u32 {
-    entity.key().row().rsplit('_').next().and_then(|digits| digits.parse().ok()).unwrap_or_default()
+    entity
+        .key()
+        .row()
+        .rsplit('_')
+        .next()
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_default()
 }
 
 impl FromEntity for Employee {
@@ -139,7 +154,9 @@ impl TableEntity for Employee {
 
     fn to_logical(&self) -> Result<Entity> {
         let entity = Entity::from(self.entity_key()?.into_key());
-        let entity = entity.with(Schema::TYPE_PROPERTY, "Employee").with("Name", self.name.as_str());
+        let entity = entity
+            .with(Schema::TYPE_PROPERTY, "Employee")
+            .with("Name", self.name.as_str());
         Ok(match self.age {
             Some(age) => entity.with("Age", age),
             None => entity,
@@ -156,7 +173,9 @@ impl EntityPatch for EmployeePatch {
 
     fn to_properties(&self) -> Result<Properties> {
         let mut properties = Properties::new();
-        self.name.iter().for_each(|name| properties.set("Name", name.as_str()));
+        self.name
+            .iter()
+            .for_each(|name| properties.set("Name", name.as_str()));
         self.age.iter().for_each(|age| properties.set("Age", *age));
         Ok(properties)
     }
@@ -173,7 +192,11 @@ impl FromEntity for Badge {
 
     fn from_entity(entity: Entity) -> Result<Self> {
         let department = entity.key().partition().to_owned();
-        Ok(Self { department, id: id(&entity), color: text(&entity, "Color")? })
+        Ok(Self {
+            department,
+            id: id(&entity),
+            color: text(&entity, "Color")?,
+        })
     }
 }
 
@@ -187,7 +210,9 @@ impl TableEntity for Badge {
 
     fn to_logical(&self) -> Result<Entity> {
         let entity = Entity::from(self.entity_key()?.into_key());
-        Ok(entity.with("Color", self.color.as_str()).with(Schema::VERSION_PROPERTY, 2_i64))
+        Ok(entity
+            .with("Color", self.color.as_str())
+            .with(Schema::VERSION_PROPERTY, 2_i64))
     }
 
     fn etag(&self) -> Option<&ETag> {
@@ -200,7 +225,9 @@ impl EntityPatch for BadgePatch {
 
     fn to_properties(&self) -> Result<Properties> {
         let mut properties = Properties::new();
-        self.color.iter().for_each(|color| properties.set("Color", color.as_str()));
+        self.color
+            .iter()
+            .for_each(|color| properties.set("Color", color.as_str()));
         Ok(properties)
     }
 }
@@ -220,7 +247,13 @@ impl FromEntity for Named {
 }
 
 pub(super) fn employee(id: u32, name: &str) -> Employee {
-    Employee { department: "Sales".to_owned(), id, name: name.to_owned(), age: None, etag: None }
+    Employee {
+        department: "Sales".to_owned(),
+        id,
+        name: name.to_owned(),
+        age: None,
+        etag: None,
+    }
 }
 
 pub(super) fn key(id: u32) -> EntityKey<Employee> {
@@ -232,13 +265,21 @@ pub(super) fn sales<T>() -> PartitionOf<T> {
 }
 
 /// A table with employees of these numbers, named `n1`, `n2`, …; the meter is at zero.
-pub(super) async fn employees(ids: impl IntoIterator<Item = u32>) -> (Table<Employee>, RequestMeter) {
+pub(super) async fn employees(
+    ids: impl IntoIterator<Item = u32>,
+) -> (Table<Employee>, RequestMeter) {
     let store = MemoryStore::new();
     let table = Table::<Employee>::new(store.clone(), "Employees").unwrap();
     assert!(table.create_if_missing().await.unwrap());
     for id in ids {
-        table.insert(&employee(id, &format!("n{id}"))).await.unwrap();
+        table
+            .insert(&employee(id, &format!("n{id}")))
+            .await
+            .unwrap();
     }
     let meter = RequestMeter::new();
-    (Table::new(Metered::new(store, meter.clone()), "Employees").unwrap(), meter)
+    (
+        Table::new(Metered::new(store, meter.clone()), "Employees").unwrap(),
+        meter,
+    )
 }

@@ -51,11 +51,19 @@ struct Note {
 }
 
 fn order(number: u32) -> Order {
-    Order { shop: "s".into(), number, total: 7 }
+    Order {
+        shop: "s".into(),
+        number,
+        total: 7,
+    }
 }
 
 fn customer(number: u32) -> Customer {
-    Customer { shop: "s".into(), number, name: None }
+    Customer {
+        shop: "s".into(),
+        number,
+        name: None,
+    }
 }
 
 fn shop() -> TableName {
@@ -66,9 +74,14 @@ fn shop() -> TableName {
 async fn declare(store: &dyn TableStore, of: EntityType) -> Result<StoredIndex> {
     let row_key = "total_{Total}_{RowKey}".parse()?;
     let definition = IndexDefinition::keyed("total", Placement::SamePartition, None, row_key);
-    let definition = IndexDefinition { entity: of, ..definition };
+    let definition = IndexDefinition {
+        entity: of,
+        ..definition
+    };
     let index = StoredIndex::new(&definition, IndexState::DeleteOnly);
-    store.write(&shop(), Operation::Insert(index.to_entity()?)).await?;
+    store
+        .write(&shop(), Operation::Insert(index.to_entity()?))
+        .await?;
     Ok(index)
 }
 
@@ -117,7 +130,9 @@ impl TableStore for Process {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         if self.guest && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION) {
-            return Err(ErrorKind::Forbidden("the signature is of one partition".to_owned()).into());
+            return Err(
+                ErrorKind::Forbidden("the signature is of one partition".to_owned()).into(),
+            );
         }
         let page = self.store.query(table, query, from).await;
         if self.pauses_next_query.swap(false, Ordering::SeqCst) {
@@ -129,9 +144,17 @@ impl TableStore for Process {
 
 fn assert_refused<T: std::fmt::Debug>(result: Result<T>, index: &StoredIndex) {
     let refused = result.expect_err("an index is of it");
-    assert!(matches!(refused.root().kind(), ErrorKind::InvalidRequest(_)), "{refused}");
+    assert!(
+        matches!(refused.root().kind(), ErrorKind::InvalidRequest(_)),
+        "{refused}"
+    );
     let text = refused.to_string();
-    for named in ["'Shop'", &*format!("'{}'", index.id()), "IndexedTable", "unmanaged()"] {
+    for named in [
+        "'Shop'",
+        &*format!("'{}'", index.id()),
+        "IndexedTable",
+        "unmanaged()",
+    ] {
         assert!(text.contains(named), "{named}: {text}");
     }
 }
@@ -145,12 +168,19 @@ async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
     let table = Table::<Order>::new(Metered::new(Process::of(&shared), meter.clone()), "Shop")?;
     table.insert(&order(1)).await?;
     assert_eq!(
-        (meter.total(), meter.snapshot().of_kind(OperationKind::Query)),
+        (
+            meter.total(),
+            meter.snapshot().of_kind(OperationKind::Query)
+        ),
         (2, 1),
         "it reads the manifest once"
     );
     table.insert(&order(2)).await?;
-    table.clone().view::<Customer>()?.insert(&customer(1)).await?;
+    table
+        .clone()
+        .view::<Customer>()?
+        .insert(&customer(1))
+        .await?;
     assert_eq!(meter.total(), 4, "clones and views know what it knows");
 
     let index = declare(&shared, orders()).await?;
@@ -159,12 +189,17 @@ async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_refused(table.insert(&order(4)).await, &index);
     assert_eq!(meter.total(), 6, "the manifest, and no write");
-    assert_refused(table.delete(Order::key("s", 1u32)?, IfMatch::Any).await, &index);
+    assert_refused(
+        table.delete(Order::key("s", 1u32)?, IfMatch::Any).await,
+        &index,
+    );
     assert_eq!(meter.total(), 6, "what was refused is remembered, too");
     assert!(table.get(Order::key("s", 4u32)?).await?.is_none());
 
     // An empty manifest is cached for the same time.
-    shared.write(&shop(), Operation::Delete(index.key()?, IfMatch::Any)).await?;
+    shared
+        .write(&shop(), Operation::Delete(index.key()?, IfMatch::Any))
+        .await?;
     tokio::time::advance(ManifestCache::LIFE).await;
     table.insert(&order(4)).await?;
     Ok(())
@@ -175,7 +210,11 @@ async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
     let (store, meter) = metered().await?;
     let table = Table::<Order>::new(store.clone(), "Shop")?;
     table.insert(&order(1)).await?;
-    assert_eq!(meter.total(), 1, "this process has created the table: its manifest is empty");
+    assert_eq!(
+        meter.total(),
+        1,
+        "this process has created the table: its manifest is empty"
+    );
     let index = declare(&*store, orders()).await?;
     meter.reset();
     let key = || Order::key("s", 1u32);
@@ -183,13 +222,28 @@ async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
     assert_refused(table.upsert(&order(1)).await, &index);
     assert_refused(table.insert_or_merge(&order(1)).await, &index);
     assert_refused(table.replace_if(&order(1), IfMatch::Any).await, &index);
-    assert_refused(table.merge(key()?, &Order::patch().total(8), IfMatch::Any).await, &index);
-    assert_refused(table.update(key()?, |_| panic!("refused before it is read")).await, &index);
+    assert_refused(
+        table
+            .merge(key()?, &Order::patch().total(8), IfMatch::Any)
+            .await,
+        &index,
+    );
+    assert_refused(
+        table
+            .update(key()?, |_| panic!("refused before it is read"))
+            .await,
+        &index,
+    );
     assert_refused(table.delete_if_exists(key()?).await, &index);
-    assert_refused(table.move_to(key()?, &table, Order::key("s", 9u32)?).await, &index);
+    assert_refused(
+        table.move_to(key()?, &table, Order::key("s", 9u32)?).await,
+        &index,
+    );
     assert_eq!(meter.total(), 1, "all by one reading of the manifest");
 
-    let old = Entity::from(key()?.into_key()).with("EntityType", "Order").with("total", 7);
+    let old = Entity::from(key()?.into_key())
+        .with("EntityType", "Order")
+        .with("total", 7);
     #[derive(Clone, Debug, PartialEq, TableEntity)]
     #[entity(crate = crate, type = "Order", version = 2, previous = Order)]
     struct Newer {
@@ -200,12 +254,29 @@ async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
         sum: i32,
     }
     impl From<Order> for Newer {
-        fn from(Order { shop, number, total }: Order) -> Self {
-            Self { shop, number, sum: total }
+        fn from(
+            Order {
+                shop,
+                number,
+                total,
+            }: Order,
+        ) -> Self {
+            Self {
+                shop,
+                number,
+                sum: total,
+            }
         }
     }
     assert_refused(table.view::<Newer>()?.upgrade_all().await, &index);
-    assert_eq!(store.get(&shop(), old.key(), None).await?.unwrap().properties(), old.properties());
+    assert_eq!(
+        store
+            .get(&shop(), old.key(), None)
+            .await?
+            .unwrap()
+            .properties(),
+        old.properties()
+    );
 
     // Adapters of the same store share the cache.
     let other = Table::<Order>::new(Metered::new(store.clone(), RequestMeter::new()), "shop")?;
@@ -221,22 +292,37 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
     let customers = Table::<Customer>::new(store.clone(), "Shop")?;
     customers.insert(&customer(1)).await?;
     let named = Customer::patch().name("Ann".to_owned());
-    customers.merge(Customer::key("s", 1u32)?, &named, IfMatch::Any).await?;
+    customers
+        .merge(Customer::key("s", 1u32)?, &named, IfMatch::Any)
+        .await?;
     customers
         .update(Customer::key("s", 1u32)?, |customer| {
             customer.name = None;
             Ok(())
         })
         .await?;
-    customers.delete(Customer::key("s", 1u32)?, IfMatch::Any).await?;
-    assert_eq!(meter.total(), 1 + 1 + 2 + 2 + 1, "beside the counts of each, one for the manifest");
+    customers
+        .delete(Customer::key("s", 1u32)?, IfMatch::Any)
+        .await?;
+    assert_eq!(
+        meter.total(),
+        1 + 1 + 2 + 2 + 1,
+        "beside the counts of each, one for the manifest"
+    );
     assert_refused(
-        Table::<Note>::new(store.clone(), "Shop")?.insert(&Note { shop: "s".into(), number: 1 }).await,
+        Table::<Note>::new(store.clone(), "Shop")?
+            .insert(&Note {
+                shop: "s".into(),
+                number: 1,
+            })
+            .await,
         &index,
     );
 
     // If the discriminator is in the key, the key of the write decides.
-    store.write(&shop(), Operation::Delete(index.key()?, IfMatch::Any)).await?;
+    store
+        .write(&shop(), Operation::Delete(index.key()?, IfMatch::Any))
+        .await?;
     let of_keys = EntityType {
         name: "Scrap".into(),
         discriminator: Discriminator::RowPrefix("order_".into()),
@@ -244,8 +330,16 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
     };
     let index = declare(&*store, of_keys).await?;
     customers.insert(&customer(1)).await?;
-    Table::<Note>::new(store.clone(), "Shop")?.insert(&Note { shop: "s".into(), number: 1 }).await?;
-    assert_refused(Table::<Order>::new(store, "Shop")?.insert(&order(1)).await, &index);
+    Table::<Note>::new(store.clone(), "Shop")?
+        .insert(&Note {
+            shop: "s".into(),
+            number: 1,
+        })
+        .await?;
+    assert_refused(
+        Table::<Order>::new(store, "Shop")?.insert(&order(1)).await,
+        &index,
+    );
     Ok(())
 }
 
@@ -258,7 +352,12 @@ struct Memo {
 /// Another program, which the derive macros do not check, has a type whose keys begin like those of this program's type.
 #[tokio::test]
 async fn types_whose_keys_begin_alike_do_not_share_a_table() -> Result<()> {
-    for (start, is_refused) in [("memo", true), ("memo_old_", true), ("memo_", false), ("memos_", false)] {
+    for (start, is_refused) in [
+        ("memo", true),
+        ("memo_old_", true),
+        ("memo_", false),
+        ("memos_", false),
+    ] {
         let (store, _) = metered().await?;
         let stored = StoredType {
             entity: Some(EntityType {
@@ -273,7 +372,10 @@ async fn types_whose_keys_begin_alike_do_not_share_a_table() -> Result<()> {
         match memos.insert(&Memo { number: 1 }).await {
             Err(error) if is_refused => {
                 let text = error.to_string();
-                assert!(text.contains("has Other, whose keys begin like those of Memo"), "{text}");
+                assert!(
+                    text.contains("has Other, whose keys begin like those of Memo"),
+                    "{text}"
+                );
             }
             done => assert!(done.is_ok() && !is_refused, "{start}: {done:?}"),
         }
@@ -289,7 +391,9 @@ async fn an_unmanaged_table_reads_and_checks_nothing() -> Result<()> {
     let table = Table::<Order>::new(store, "Shop")?.unmanaged();
     table.insert(&order(1)).await?;
     let mut group = table.group(Order::partition("s")?);
-    group.insert(&order(2))?.delete(Order::key("s", 1u32)?, IfMatch::Any)?;
+    group
+        .insert(&order(2))?
+        .delete(Order::key("s", 1u32)?, IfMatch::Any)?;
     group.commit().await?;
     assert_eq!(meter.total(), 2);
     Ok(())
@@ -299,12 +403,23 @@ async fn an_unmanaged_table_reads_and_checks_nothing() -> Result<()> {
 async fn without_permission_to_read_the_manifest_the_error_names_unmanaged_tables() -> Result<()> {
     let shared = MemoryStore::new();
     shared.create_table(&shop()).await?;
-    let table = Table::<Order>::new(Process { guest: true, ..Process::of(&shared) }, "Shop")?;
+    let table = Table::<Order>::new(
+        Process {
+            guest: true,
+            ..Process::of(&shared)
+        },
+        "Shop",
+    )?;
     let refused: Error = table.insert(&order(1)).await.unwrap_err();
-    assert!(matches!(refused.kind(), ErrorKind::Forbidden(_)), "{refused}");
+    assert!(
+        matches!(refused.kind(), ErrorKind::Forbidden(_)),
+        "{refused}"
+    );
     let text = refused.to_string();
     assert!(
-        text.contains("of one partition") && text.contains("unmanaged()") && text.contains("'Shop'"),
+        text.contains("of one partition")
+            && text.contains("unmanaged()")
+            && text.contains("'Shop'"),
         "{text}"
     );
     table.unmanaged().insert(&order(1)).await?;
@@ -323,7 +438,11 @@ async fn groups_are_checked_by_the_types_in_them() -> Result<()> {
     let (mut free, mut bound) = (group(), group());
     free.insert(&customer(2))?.upsert(&customer(3))?;
     free.commit().await?;
-    assert_eq!(meter.total(), 1 + 1 + 1, "the manifest, what the upsert replaces, the group");
+    assert_eq!(
+        meter.total(),
+        1 + 1 + 1,
+        "the manifest, what the upsert replaces, the group"
+    );
     bound.insert(&customer(4))?.insert(&order(2))?;
     let refused = bound.commit().await;
     assert_eq!(refused.as_ref().unwrap_err().failed_index(), Some(1));
@@ -344,7 +463,9 @@ async fn groups_are_checked_by_the_types_in_them() -> Result<()> {
 #[tokio::test]
 async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
     let (store, _) = metered().await?;
-    Table::<Order>::new(store.clone(), "Shop")?.insert(&order(1)).await?;
+    Table::<Order>::new(store.clone(), "Shop")?
+        .insert(&order(1))
+        .await?;
     let index = declare(&*store, orders()).await?;
     let table = Table::<Entity>::new(store.clone(), "Shop")?;
     let group = |operation: Operation| {
@@ -353,9 +474,15 @@ async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
     };
     let free = Entity::new("s", "x")?.with("Total", 1);
     group(Operation::Insert(free.clone()))?.commit().await?;
-    group(Operation::InsertOrReplace(free.clone()))?.commit().await?;
-    group(Operation::Merge(free.clone(), IfMatch::Any))?.commit().await?;
-    group(Operation::Delete(free.key().clone(), IfMatch::Any))?.commit().await?;
+    group(Operation::InsertOrReplace(free.clone()))?
+        .commit()
+        .await?;
+    group(Operation::Merge(free.clone(), IfMatch::Any))?
+        .commit()
+        .await?;
+    group(Operation::Delete(free.key().clone(), IfMatch::Any))?
+        .commit()
+        .await?;
     group(Operation::InsertOrMerge(free))?.commit().await?;
 
     let new = Entity::new("s", "y")?.with("EntityType", "Order");
@@ -379,12 +506,24 @@ async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
 async fn a_missing_table_is_an_error_and_a_new_table_is_read() -> Result<()> {
     let store = MemoryStore::new();
     let table = Table::<Order>::new(store.clone(), "Shop")?;
-    assert!(table.insert(&order(1)).await.unwrap_err().is_table_not_found());
+    assert!(
+        table
+            .insert(&order(1))
+            .await
+            .unwrap_err()
+            .is_table_not_found()
+    );
     store.create_table(&shop()).await?;
     declare(&store, orders()).await?;
     assert!(table.insert(&order(1)).await.is_err());
     store.delete_table(&shop()).await?;
-    assert!(table.insert(&order(1)).await.unwrap_err().is_table_not_found());
+    assert!(
+        table
+            .insert(&order(1))
+            .await
+            .unwrap_err()
+            .is_table_not_found()
+    );
     store.create_table(&shop()).await?;
     table.insert(&order(1)).await.map(drop)
 }
@@ -395,7 +534,11 @@ async fn a_write_is_waited_for() -> Result<()> {
     let store = MemoryStore::new();
     store.create_table(&shop()).await?;
     let writers = store.local_writers().expect("only this process writes");
-    let rests_on = store.manifests().expect("a store has one").plain_write(&store, &shop()).await?;
+    let rests_on = store
+        .manifests()
+        .expect("a store has one")
+        .plain_write(&store, &shop())
+        .await?;
     let change = writers.change("shop");
     assert!(!change.is_known());
     drop(rests_on);
@@ -408,7 +551,10 @@ async fn paused_process() -> Result<(Arc<Process>, Arc<ManifestCache>)> {
     shared.create_table(&shop()).await?;
     let process = Process::of(&shared);
     process.pauses_next_query.store(true, Ordering::SeqCst);
-    Ok((Arc::new(process), Arc::new(ManifestCache::new(shared.profile()))))
+    Ok((
+        Arc::new(process),
+        Arc::new(ManifestCache::new(shared.profile())),
+    ))
 }
 
 #[tokio::test]
@@ -417,7 +563,10 @@ async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -
     let meter = RequestMeter::new();
     let store = Metered::new(process.clone(), meter.clone());
     let table = shop();
-    let (mut first, mut second) = (Box::pin(cache.get(&store, &table)), Box::pin(cache.get(&store, &table)));
+    let (mut first, mut second) = (
+        Box::pin(cache.get(&store, &table)),
+        Box::pin(cache.get(&store, &table)),
+    );
     assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
     assert_eq!(meter.total(), 1);
     process.go_on.notify_one();
@@ -427,7 +576,10 @@ async fn one_task_reads_for_all_and_another_task_after_its_future_is_dropped() -
 
     cache.forget(&shop());
     process.pauses_next_query.store(true, Ordering::SeqCst);
-    let (mut first, mut second) = (Box::pin(cache.get(&store, &table)), Box::pin(cache.get(&store, &table)));
+    let (mut first, mut second) = (
+        Box::pin(cache.get(&store, &table)),
+        Box::pin(cache.get(&store, &table)),
+    );
     assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
     drop(first);
     second.await?;
@@ -446,7 +598,10 @@ async fn a_manifest_that_was_read_before_a_change_is_not_cached() -> Result<()> 
     declare(&process.store, orders()).await?;
     drop(change);
     process.go_on.notify_one();
-    assert!(reading.await?.indexes.is_empty(), "the read began before the change");
+    assert!(
+        reading.await?.indexes.is_empty(),
+        "the read began before the change"
+    );
     assert_eq!(cache.get(&*process, &table).await?.indexes.len(), 1);
 
     // A manifest row may be written before the creator of the table has its answer: the manifest is not cached as empty.
@@ -467,7 +622,10 @@ async fn a_serde_table_refuses_rows_with_an_index() -> Result<()> {
     let table = SerdeTable::with_keys(store, "Shop", key)?;
     let row: BTreeMap<String, String> = [("Total".to_owned(), "7".to_owned())].into();
     let error = table.insert(&row).await.expect_err("an index").to_string();
-    assert!(error.contains("has the index 'total.") && error.contains("unmanaged"), "{error}");
+    assert!(
+        error.contains("has the index 'total.") && error.contains("unmanaged"),
+        "{error}"
+    );
     assert_eq!(meter.snapshot().of_kind(OperationKind::Insert), 0);
     table.unmanaged().insert(&row).await?;
     Ok(())

@@ -13,4 +13,6 @@ mod streams;
 mod updates;
 mod writes;
 
-use fixtures::{Badge, BadgePatch, Employee, EmployeePatch, Named, employee, employees, key, sales};
+use fixtures::{
+    Badge, BadgePatch, Employee, EmployeePatch, Named, employee, employees, key, sales,
+};

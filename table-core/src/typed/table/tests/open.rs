@@ -20,7 +20,10 @@ impl FromEntity for Secretive {
     }
 
     fn requirements() -> Requirements {
-        Requirements { encrypted: vec!["NationalId"], ..Requirements::default() }
+        Requirements {
+            encrypted: vec!["NationalId"],
+            ..Requirements::default()
+        }
     }
 
     fn from_entity(_: Entity) -> Result<Self> {
@@ -32,7 +35,10 @@ impl FromEntity for Secretive {
 fn a_type_with_encrypted_properties_needs_a_store_that_encrypts() {
     let error = Table::<Secretive>::new(MemoryStore::new(), "People").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }));
-    assert!(error.to_string().contains("'NationalId' in 'People'"), "{error}");
+    assert!(
+        error.to_string().contains("'NationalId' in 'People'"),
+        "{error}"
+    );
 
     let plain = Table::<Entity>::new(MemoryStore::new(), "People").unwrap();
     assert!(plain.view::<Secretive>().is_err());
@@ -45,7 +51,9 @@ fn a_type_with_encrypted_properties_needs_a_store_that_encrypts() {
 fn names_are_checked() {
     let error = Table::<Employee>::new(MemoryStore::new(), "no-dashes").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidName { .. }));
-    assert!(Table::<Employee>::new(MemoryStore::new(), TableName::new("Employees").unwrap()).is_ok());
+    assert!(
+        Table::<Employee>::new(MemoryStore::new(), TableName::new("Employees").unwrap()).is_ok()
+    );
 }
 
 #[test]

@@ -18,16 +18,28 @@ async fn a_missing_entity_is_an_error_where_it_must_exist() {
     let (table, _) = employees([1]).await;
     assert_eq!(table.get_existing(key(1)).await.unwrap().id, 1);
     let error = table.get_existing(key(2)).await.unwrap_err();
-    assert!(error.is_entity_not_found() && error.to_string().contains("empid_000002"), "{error}");
+    assert!(
+        error.is_entity_not_found() && error.to_string().contains("empid_000002"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_row_of_another_type_is_a_decode_error_with_its_key() {
     let (table, _) = employees([]).await;
-    let badge = Badge { department: "Sales".to_owned(), id: 7, color: "red".to_owned() };
+    let badge = Badge {
+        department: "Sales".to_owned(),
+        id: 7,
+        color: "red".to_owned(),
+    };
     table.view::<Badge>().unwrap().insert(&badge).await.unwrap();
-    let error = table.get(Key::new("Sales", "badge_000007").unwrap()).await.unwrap_err();
-    let ErrorKind::Decode(error) = error.kind() else { panic!("{error}") };
+    let error = table
+        .get(Key::new("Sales", "badge_000007").unwrap())
+        .await
+        .unwrap_err();
+    let ErrorKind::Decode(error) = error.kind() else {
+        panic!("{error}")
+    };
     assert_eq!(error.property.as_str(), "Name");
     assert_eq!(error.key.as_str(), "('Sales', 'badge_000007')");
 }
@@ -47,7 +59,12 @@ async fn versioned_reads_tell_the_version_of_a_type_that_keeps_none() {
 async fn a_projection_is_read_by_key() {
     let (table, meter) = employees([1]).await;
     let named = table.get_as::<Named>(key(1)).await.unwrap();
-    assert_eq!(named, Some(Named { name: "n1".to_owned() }));
+    assert_eq!(
+        named,
+        Some(Named {
+            name: "n1".to_owned()
+        })
+    );
     assert_eq!(meter.total(), 1);
 }
 

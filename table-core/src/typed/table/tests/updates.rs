@@ -25,8 +25,15 @@ async fn an_update_costs_two_requests_and_returns_the_stored_entity() {
 
 /// Another writer, between the read and the write of an update.
 fn interfere(table: &Table<Employee>) {
-    let patch = EmployeePatch { name: Some("other".to_owned()), ..EmployeePatch::default() };
-    table.merge(key(1), &patch, IfMatch::Any).now_or_never().unwrap().unwrap();
+    let patch = EmployeePatch {
+        name: Some("other".to_owned()),
+        ..EmployeePatch::default()
+    };
+    table
+        .merge(key(1), &patch, IfMatch::Any)
+        .now_or_never()
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +74,10 @@ async fn attempts_are_bounded() {
 #[tokio::test]
 async fn the_change_can_refuse() {
     let (table, meter) = employees([1]).await;
-    let refused = table.update(key(1), |_| Err(Error::invalid_request("too young"))).await.unwrap_err();
+    let refused = table
+        .update(key(1), |_| Err(Error::invalid_request("too young")))
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("too young"));
     assert_eq!(meter.total(), 1);
 }
@@ -99,7 +109,8 @@ async fn a_lost_answer_is_ambiguous_and_not_tried_again() {
     let (table, meter) = employees([1]).await;
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Replace));
-    let table = Table::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap();
+    let table =
+        Table::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap();
     let error = table
         .update(key(1), |ken| {
             ken.age = Some(41);
@@ -126,7 +137,9 @@ async fn no_update_is_lost_among_many_writers() {
         ken.age = Some(ken.age.unwrap_or(0) + 1);
         Ok(())
     };
-    try_join_all((0..32).map(|_| writers.update(key(1), increment))).await.unwrap();
+    try_join_all((0..32).map(|_| writers.update(key(1), increment)))
+        .await
+        .unwrap();
     assert_eq!(table.get_existing(key(1)).await.unwrap().age, Some(32));
 }
 
@@ -136,5 +149,9 @@ async fn point_reads_in_flight_are_bounded() {
     let table = delayed(&table, OperationKind::Get).with_concurrency(3);
     let start = tokio::time::Instant::now();
     assert_eq!(table.get_many((1..=9).map(key)).await.unwrap().len(), 9);
-    assert_eq!(start.elapsed().as_secs(), 3, "nine reads of a second, three at once, on the paused clock");
+    assert_eq!(
+        start.elapsed().as_secs(),
+        3,
+        "nine reads of a second, three at once, on the paused clock"
+    );
 }

@@ -24,9 +24,14 @@ fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
             errors.push(&index.row.text, problem);
         }
     } else if index.unique.is_none() && !missing.is_empty() {
-        let names: Vec<_> = missing.iter().map(|part| format!("`{}`", plain(&part.field))).collect();
-        let whole: Vec<_> =
-            missing.iter().map(|part| Template::display_of(&Segment::Part((*part).clone()))).collect();
+        let names: Vec<_> = missing
+            .iter()
+            .map(|part| format!("`{}`", plain(&part.field)))
+            .collect();
+        let whole: Vec<_> = missing
+            .iter()
+            .map(|part| Template::display_of(&Segment::Part((*part).clone())))
+            .collect();
         let remedy = format!("{}_{}", index.row.display(), whole.join("_"));
         let message = format!(
             "two entities that differ in {} would have the same entry: write `row_key = \"{remedy}\"`, or declare \
@@ -40,13 +45,26 @@ fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// Returns the parts of the entity's key that the entry's key does not contain.
 fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     // An entry in the entity's partition has its PartitionKey, and with it the fields of that key.
-    let own = if index.partition.is_none() { cx.partition } else { None };
+    let own = if index.partition.is_none() {
+        cx.partition
+    } else {
+        None
+    };
     let is_contained = |part: &&Part| {
-        let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
-        parts.into_iter().any(|p| p.field == part.field && p.identifies_value())
+        let parts = index
+            .parts()
+            .chain(own.into_iter().flat_map(Template::parts));
+        parts
+            .into_iter()
+            .any(|p| p.field == part.field && p.identifies_value())
     };
     let mut missing: Vec<&Part> = Vec::new();
-    for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !is_contained(p))
+    for part in cx
+        .partition
+        .into_iter()
+        .chain(cx.row)
+        .flat_map(Template::parts)
+        .filter(|p| !is_contained(p))
     {
         if !missing.iter().any(|m| m.field == part.field) {
             missing.push(part);
@@ -73,21 +91,30 @@ fn check_distinguishable(index: &Index, cx: &Context<'_>, errors: &Errors) {
         Some(Discriminator::RowPrefix(prefix)) if starts(Some(&index.row), prefix) => {
             format!("its RowKeys may start with {prefix:?}, which identifies entities")
         }
-        Some(Discriminator::PartitionPrefix(prefix)) if starts(index.partition.as_ref(), prefix) => {
+        Some(Discriminator::PartitionPrefix(prefix))
+            if starts(index.partition.as_ref(), prefix) =>
+        {
             format!("its PartitionKeys may start with {prefix:?}, which identifies entities")
         }
         Some(_) => return,
     };
-    let remedy =
-        "name the type with `#[entity(type = \"…\")]`, or use another table for entries with `table = \"…\"`";
-    errors.push(&index.name, format!("the index `{}`: {problem}; {remedy}", plain(&index.name)));
+    let remedy = "name the type with `#[entity(type = \"…\")]`, or use another table for entries with `table = \"…\"`";
+    errors.push(
+        &index.name,
+        format!("the index `{}`: {problem}; {remedy}", plain(&index.name)),
+    );
 }
 
 /// An entry must not have the key of an entity. Cases that depend on values are checked when entries are
 /// written.
 fn check_entity_keys(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    let (Some(partition), Some(row)) = (cx.partition, cx.row) else { return };
-    let same_partition = index.partition.as_ref().is_none_or(|own| may_equal(own, partition, cx));
+    let (Some(partition), Some(row)) = (cx.partition, cx.row) else {
+        return;
+    };
+    let same_partition = index
+        .partition
+        .as_ref()
+        .is_none_or(|own| may_equal(own, partition, cx));
     if index.placement() == Placement::OtherTable || !same_partition {
         return;
     }
@@ -98,9 +125,11 @@ fn check_entity_keys(index: &Index, cx: &Context<'_>, errors: &Errors) {
     } else {
         return;
     };
-    let remedy =
-        "start the row key of the entity or of the index with distinct text, as in `\"email_{email}\"`";
-    errors.push(&index.row.text, format!("the key of an entry {problem}: {remedy}"));
+    let remedy = "start the row key of the entity or of the index with distinct text, as in `\"email_{email}\"`";
+    errors.push(
+        &index.row.text,
+        format!("the key of an entry {problem}: {remedy}"),
+    );
 }
 
 /// Whether every key of the first template may be a key of the second.

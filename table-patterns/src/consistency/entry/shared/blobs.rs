@@ -25,7 +25,9 @@ impl Blobs {
 
     /// Writes a blob and returns its name.
     pub(crate) async fn put(&self, index: &str, bytes: Vec<u8>) -> Result<String> {
-        let path = self.of_index(index).join(Uuid::new_v4().simple().to_string());
+        let path = self
+            .of_index(index)
+            .join(Uuid::new_v4().simple().to_string());
         self.store.put(&path, bytes.into()).await.map_err(failed)?;
         Ok(path.to_string())
     }
@@ -61,7 +63,10 @@ impl Blobs {
     /// The names of an index's blobs.
     pub(crate) async fn list(&self, index: &str) -> Result<Vec<String>> {
         let all = self.store.list(Some(&self.of_index(index)));
-        all.map_ok(|meta| meta.location.to_string()).try_collect().await.map_err(failed)
+        all.map_ok(|meta| meta.location.to_string())
+            .try_collect()
+            .await
+            .map_err(failed)
     }
 
     fn of_index(&self, index: &str) -> Path {
@@ -72,6 +77,8 @@ impl Blobs {
 /// The path of a blob from its name in a list's row.
 fn parse_name(name: &str) -> Result<Path> {
     Path::parse(name).map_err(|error| {
-        Error::corrupt(format!("a list has a name of a blob that no blob can have: {error}"))
+        Error::corrupt(format!(
+            "a list has a name of a blob that no blob can have: {error}"
+        ))
     })
 }

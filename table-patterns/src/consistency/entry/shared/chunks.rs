@@ -68,14 +68,21 @@ impl Directory {
     /// The first reference of the chunk whose range includes `member`; the first chunk also covers everything
     /// below.
     fn place(&self, member: &[u8]) -> Option<&Vec<u8>> {
-        let up_to = self.0.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(member)));
-        up_to.last().or_else(|| self.0.first_key_value()).map(|(first, _)| first)
+        let up_to = self.0.range::<[u8], _>((
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Included(member),
+        ));
+        up_to
+            .last()
+            .or_else(|| self.0.first_key_value())
+            .map(|(first, _)| first)
     }
 
     /// The changes, divided by chunk.
     fn divide(&self, change: &MemberChange) -> BTreeMap<Vec<u8>, MemberChange> {
         let mut parts: BTreeMap<Vec<u8>, MemberChange> = BTreeMap::new();
-        let mut add = |members: &BTreeSet<Vec<u8>>, to: fn(&mut MemberChange) -> &mut BTreeSet<Vec<u8>>| {
+        let mut add = |members: &BTreeSet<Vec<u8>>,
+                       to: fn(&mut MemberChange) -> &mut BTreeSet<Vec<u8>>| {
             for member in members {
                 if let Some(first) = self.place(member) {
                     to(parts.entry(first.clone()).or_default()).insert(member.clone());
@@ -99,10 +106,17 @@ pub(crate) async fn prepare(
     let mut after = directory.clone();
     let (mut operations, mut unchanged) = (Vec::new(), Vec::new());
     let parts = directory.divide(change);
-    let chunks = read_all(list.rows, list.at, parts.keys().map(|first| directory.0[first]).collect()).await?;
+    let chunks = read_all(
+        list.rows,
+        list.at,
+        parts.keys().map(|first| directory.0[first]).collect(),
+    )
+    .await?;
     for ((first, part), chunk) in parts.iter().zip(chunks) {
         // The chunk was split, emptied or folded since the directory was read.
-        let Some((row, members)) = chunk else { return Ok(None) };
+        let Some((row, members)) = chunk else {
+            return Ok(None);
+        };
         let changes = change_chunk(list, &mut after, first, &row, members, part)?;
         if changes.is_empty() {
             unchanged.push(check_unchanged(row.key(), row.version()?));
@@ -120,8 +134,16 @@ pub(crate) async fn prepare(
         operations.push(Operation::Replace(list.directory(&after), list_etag));
     }
     // A group may have one operation on a row. A chunk that is folded back is deleted under the ETag that its check would have.
-    unchanged.retain(|check| operations.iter().all(|operation| operation.key() != check.key()));
-    Ok(Some(Prepared { operations, unchanged, ..Prepared::default() }))
+    unchanged.retain(|check| {
+        operations
+            .iter()
+            .all(|operation| operation.key() != check.key())
+    });
+    Ok(Some(Prepared {
+        operations,
+        unchanged,
+        ..Prepared::default()
+    }))
 }
 
 fn change_chunk(
@@ -151,12 +173,18 @@ fn change_chunk(
 }
 
 /// Adds chunks with these references.
-pub(crate) fn insert(list: &List<'_>, directory: &mut Directory, members: Members) -> Result<Vec<Operation>> {
+pub(crate) fn insert(
+    list: &List<'_>,
+    directory: &mut Directory,
+    members: Members,
+) -> Result<Vec<Operation>> {
     let mut operations = Vec::new();
     for piece in members.split(list.layout.bytes) {
         let id = Uuid::new_v4();
         let row = chunk_row(key(list.at, id)?, list.index, list.at.key.row(), &piece);
-        directory.0.insert(piece.first().unwrap_or_default().to_vec(), id);
+        directory
+            .0
+            .insert(piece.first().unwrap_or_default().to_vec(), id);
         operations.push(Operation::Insert(row));
     }
     Ok(operations)
@@ -170,10 +198,14 @@ async fn fold(
     directory: &Directory,
     operations: &mut Vec<Operation>,
 ) -> Result<Option<Operation>> {
-    let Some(id) = directory.0.values().next() else { return Ok(None) };
+    let Some(id) = directory.0.values().next() else {
+        return Ok(None);
+    };
     let at = key(list.at, *id)?;
     // The change may have written the chunk already: then its new references are in the operation, and not yet in the store.
-    let written = operations.iter().position(|operation| *operation.key() == at);
+    let written = operations
+        .iter()
+        .position(|operation| *operation.key() == at);
     let members = match written.map(|n| (n, &operations[n])) {
         Some((n, Operation::Replace(row, etag))) => {
             let (members, etag) = (read_members(row)?, etag.clone());
@@ -183,12 +215,17 @@ async fn fold(
         // The chunk is new from a split: it stays.
         Some(_) => return Ok(None),
         None => {
-            let Some((row, members)) = read(list.rows, list.at, *id).await? else { return Ok(None) };
+            let Some((row, members)) = read(list.rows, list.at, *id).await? else {
+                return Ok(None);
+            };
             operations.push(Operation::Delete(at, row.version()?));
             members
         }
     };
-    Ok(Some(Operation::Replace(list.leaf(&members), list_etag.clone())))
+    Ok(Some(Operation::Replace(
+        list.leaf(&members),
+        list_etag.clone(),
+    )))
 }
 
 /// A chunk's row, and its references.
@@ -208,7 +245,9 @@ pub(crate) fn read_all<'a>(
 
 /// A chunk; `None` if it was deleted.
 async fn read(rows: SharedRows<'_>, at: &Location, id: Uuid) -> Result<Option<Chunk>> {
-    let Some(row) = rows.store.get(&at.table, &key(at, id)?, None).await? else { return Ok(None) };
+    let Some(row) = rows.store.get(&at.table, &key(at, id)?, None).await? else {
+        return Ok(None);
+    };
     let members = read_members(&row)?;
     Ok(Some((row, members)))
 }

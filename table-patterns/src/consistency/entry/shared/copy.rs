@@ -28,7 +28,10 @@ pub(crate) fn without_copies(properties: &mut Properties, copied: &[String]) {
 pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
     let Some(target) = rows.store.get(&merge.at.table, &merge.at.key, None).await? else {
         let without_target = merge.each().any(|merge| !merge.put.is_empty());
-        return Ok(Prepared { without_target, ..Prepared::default() });
+        return Ok(Prepared {
+            without_target,
+            ..Prepared::default()
+        });
     };
     let etag = target.version()?;
     let mut after = Entity::from_parts(target.key().clone(), target.properties().clone());
@@ -59,7 +62,9 @@ fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) 
             CopyOwner::Own(other) if other != entry.owner => {
                 return Err(key_collision(&merge.index, &merge.at.key, &other));
             }
-            CopyOwner::Foreign => return Err(key_collision(&merge.index, &merge.at.key, &merge.at.key)),
+            CopyOwner::Foreign => {
+                return Err(key_collision(&merge.index, &merge.at.key, &merge.at.key));
+            }
             CopyOwner::Own(_) | CopyOwner::None => owner = CopyOwner::Own(entry.owner.clone()),
         }
         without_copies(target.properties_mut(), &copied_names(prefix, fields));
@@ -70,9 +75,16 @@ fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) 
 
 fn write(into: &mut Properties, entry: &Entry, prefix: &str) {
     for p in entry.properties.iter() {
-        into.put(&format!("{prefix}{}", p.name()), p.value(), p.is_encrypted());
+        into.put(
+            &format!("{prefix}{}", p.name()),
+            p.value(),
+            p.is_encrypted(),
+        );
     }
-    into.set(&format!("{prefix}{}", Entry::OWNER_PARTITION), entry.owner.partition());
+    into.set(
+        &format!("{prefix}{}", Entry::OWNER_PARTITION),
+        entry.owner.partition(),
+    );
     into.set(&format!("{prefix}{}", Entry::OWNER_ROW), entry.owner.row());
     if let (_, Some(source)) = split_entry_id(&entry.index) {
         into.set(&format!("{prefix}{OWNER_TABLE}"), source);
@@ -121,5 +133,7 @@ pub(crate) fn owner(target: &Entity, prefix: &str, index: &str) -> CopyOwner {
 pub(crate) fn agrees(target: &Entity, entry: &Entry, prefix: &str, fields: &[Text]) -> bool {
     let mut wanted = Properties::new();
     write(&mut wanted, entry, prefix);
-    copied_names(prefix, fields).iter().all(|name| target.properties().find(name) == wanted.find(name))
+    copied_names(prefix, fields)
+        .iter()
+        .all(|name| target.properties().find(name) == wanted.find(name))
 }

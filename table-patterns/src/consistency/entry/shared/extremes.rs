@@ -48,7 +48,9 @@ impl Extreme {
             (_, Self::Time(_)) => Ordering::Less,
             // A number is found again under the type in which it was added.
             (Self::Integer(a), Self::Double(b)) => (*a as f64).total_cmp(b).then(Ordering::Less),
-            (Self::Double(a), Self::Integer(b)) => a.total_cmp(&(*b as f64)).then(Ordering::Greater),
+            (Self::Double(a), Self::Integer(b)) => {
+                a.total_cmp(&(*b as f64)).then(Ordering::Greater)
+            }
             (Self::Double(a), Self::Double(b)) => a.total_cmp(b),
         }
     }
@@ -71,8 +73,16 @@ impl FromStr for Extreme {
     fn from_str(text: &str) -> Result<Self, ()> {
         // Each text has one reading: a Double is printed with a point or an exponent, and a time with colons.
         let integer = text.parse().ok().map(Self::Integer);
-        let double = || text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self::Double);
-        integer.or_else(double).or_else(|| text.parse().ok().map(Self::Time)).ok_or(())
+        let double = || {
+            text.parse()
+                .ok()
+                .filter(|value: &f64| value.is_finite())
+                .map(Self::Double)
+        };
+        integer
+            .or_else(double)
+            .or_else(|| text.parse().ok().map(Self::Time))
+            .ok_or(())
     }
 }
 
@@ -95,12 +105,19 @@ pub(super) struct Extremes {
 
 impl Extremes {
     pub(super) const fn new(end: End) -> Self {
-        Self { end, values: Vec::new(), has_more: false }
+        Self {
+            end,
+            values: Vec::new(),
+            has_more: false,
+        }
     }
 
     /// The extremes of one entity; `None` if the value has no order.
     pub(super) fn of(end: End, value: ValueRef<'_>) -> Option<Self> {
-        Some(Self { values: vec![(Extreme::of(value)?, 1)], ..Self::new(end) })
+        Some(Self {
+            values: vec![(Extreme::of(value)?, 1)],
+            ..Self::new(end)
+        })
     }
 
     /// Parses `1000*3,1100*1,+`: values and their numbers, and a plus sign if there may be more.
@@ -112,7 +129,9 @@ impl Extremes {
                 continue;
             }
             let (value, count) = part.split_once('*')?;
-            extremes.values.push((value.parse().ok()?, count.parse().ok()?));
+            extremes
+                .values
+                .push((value.parse().ok()?, count.parse().ok()?));
         }
         Some(extremes)
     }
@@ -130,13 +149,18 @@ impl Extremes {
     /// Adds the values of other entities, or removes them.
     pub(super) fn add(&mut self, other: &Self, sign: i64) {
         for (value, count) in &other.values {
-            if sign >= 0 { self.insert(*value, *count) } else { self.remove(*value, *count) }
+            if sign >= 0 {
+                self.insert(*value, *count)
+            } else {
+                self.remove(*value, *count)
+            }
         }
         if sign >= 0 && other.has_more {
             // `other` may have values after its last stored value, so the values of `self` beyond it may not be the next ones.
             if let Some((last, _)) = other.values.last() {
                 let last = *last;
-                self.values.retain(|(value, _)| order(self.end, value, &last) != Ordering::Greater);
+                self.values
+                    .retain(|(value, _)| order(self.end, value, &last) != Ordering::Greater);
             } else {
                 self.values.clear();
             }
@@ -145,7 +169,8 @@ impl Extremes {
     }
 
     fn place(&self, value: &Extreme) -> Result<usize, usize> {
-        self.values.binary_search_by(|(known, _)| order(self.end, known, value))
+        self.values
+            .binary_search_by(|(known, _)| order(self.end, known, value))
     }
 
     fn insert(&mut self, value: Extreme, count: u64) {
@@ -175,7 +200,8 @@ impl Extremes {
 
     /// Whether the values are a start of the values of a recount.
     pub(super) fn agrees_with(&self, recounted: &Self) -> bool {
-        let is_same = |(a, b): (&(Extreme, u64), &(Extreme, u64))| a.1 == b.1 && a.0.compare(&b.0).is_eq();
+        let is_same =
+            |(a, b): (&(Extreme, u64), &(Extreme, u64))| a.1 == b.1 && a.0.compare(&b.0).is_eq();
         let is_start = self.values.len() <= recounted.values.len()
             && self.values.iter().zip(&recounted.values).all(is_same);
         let is_whole = self.values.len() == recounted.values.len() && !recounted.has_more;
@@ -220,7 +246,9 @@ mod tests {
 
     fn of(end: End, values: &[i64]) -> Extremes {
         let mut all = Extremes::new(end);
-        values.iter().for_each(|value| all.insert(Extreme::Integer(*value), 1));
+        values
+            .iter()
+            .for_each(|value| all.insert(Extreme::Integer(*value), 1));
         all
     }
 
@@ -252,12 +280,19 @@ mod tests {
             ValueRef::DateTime(now),
         ] {
             let one = Extremes::of(End::Smallest, value).unwrap();
-            assert_eq!(Extremes::parse(End::Smallest, &one.to_string()).unwrap(), one, "{one}");
+            assert_eq!(
+                Extremes::parse(End::Smallest, &one.to_string()).unwrap(),
+                one,
+                "{one}"
+            );
         }
         assert!(Extremes::of(End::Smallest, ValueRef::Double(f64::NAN)).is_none());
         assert!(Extremes::of(End::Smallest, ValueRef::String("1")).is_none());
         assert!(Extremes::parse(End::Smallest, "one*1").is_none());
-        assert_eq!(Extremes::parse(End::Smallest, "+").unwrap().to_string(), "+");
+        assert_eq!(
+            Extremes::parse(End::Smallest, "+").unwrap().to_string(),
+            "+"
+        );
     }
 
     proptest! {

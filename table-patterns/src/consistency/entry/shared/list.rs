@@ -37,7 +37,9 @@ impl ListRow {
         }
         let chunks = get_bytes(row, LIST_CHUNKS);
         if !chunks.is_empty() {
-            return Directory::decode(&chunks).map(Self::Chunks).ok_or_else(|| unread(row, &chunks));
+            return Directory::decode(&chunks)
+                .map(Self::Chunks)
+                .ok_or_else(|| unread(row, &chunks));
         }
         read_members(row).map(Self::Members)
     }
@@ -65,39 +67,67 @@ fn unread(row: &Entity, bytes: &[u8]) -> Error {
 /// The error for a list in the format of another version; such a list is not damaged.
 fn other_format(list: &str, bytes: &[u8]) -> Option<Error> {
     let format = Members::other_format(bytes)?;
-    let what = format!("{list} in format {format}: use the version that wrote it, or rebuild the index");
+    let what =
+        format!("{list} in format {format}: use the version that wrote it, or rebuild the index");
     Some(Error::unsupported("this version of the library", what))
 }
 
 /// Prepares a change of a list; `None` if the list was reorganized during the read.
 pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Option<Prepared>> {
-    let list = List { rows, at: &merge.at, index: &merge.index, layout: Layout::of(&merge.shape) };
+    let list = List {
+        rows,
+        at: &merge.at,
+        index: &merge.index,
+        layout: Layout::of(&merge.shape),
+    };
     let change = MemberChange {
-        add: merge.put.iter().map(|entry| entry.owner.to_sortable()).collect(),
+        add: merge
+            .put
+            .iter()
+            .map(|entry| entry.owner.to_sortable())
+            .collect(),
         remove: merge.gone.iter().map(Key::to_sortable).collect(),
     };
     let row = match rows.row(&merge.at, &merge.index).await {
         // The row of another index, or a row of this index in another shape: it has no list entry to remove.
-        Ok(Some(row)) if change.add.is_empty() && !is_list(&row) => return Ok(Some(Prepared::default())),
+        Ok(Some(row)) if change.add.is_empty() && !is_list(&row) => {
+            return Ok(Some(Prepared::default()));
+        }
         Err(error) if change.add.is_empty() && error.is_key_collision() => {
             return Ok(Some(Prepared::default()));
         }
         row => row?,
     };
     let Some(row) = row else {
-        return list.write(None, Members::default(), &change, None).await.map(Some);
+        return list
+            .write(None, Members::default(), &change, None)
+            .await
+            .map(Some);
     };
     // `SharedInVersion`: whatever the list becomes, its row is written under the ETag of this read, so the change starts again if another
     // writer has changed the list or moved it to another place since.
     let etag = row.version()?;
     match ListRow::read(&row)? {
-        ListRow::Members(members) => list.write(Some(etag), members, &change, None).await.map(Some),
+        ListRow::Members(members) => list
+            .write(Some(etag), members, &change, None)
+            .await
+            .map(Some),
         ListRow::Blob(name) => match rows.blob_members(&name).await? {
-            Some(members) => list.write(Some(etag), members, &change, Some(name)).await.map(Some),
-            None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
+            Some(members) => list
+                .write(Some(etag), members, &change, Some(name))
+                .await
+                .map(Some),
+            None => rows
+                .reorganized(&merge.at, &merge.index, &row)
+                .await
+                .map(|()| None),
         },
-        ListRow::Chunks(directory) => match chunks::prepare(&list, etag, directory, &change).await? {
-            None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
+        ListRow::Chunks(directory) => match chunks::prepare(&list, etag, directory, &change).await?
+        {
+            None => rows
+                .reorganized(&merge.at, &merge.index, &row)
+                .await
+                .map(|()| None),
             prepared => Ok(prepared),
         },
     }
@@ -125,7 +155,11 @@ impl List<'_> {
             return Ok(Prepared::nothing(&self.at.key, etag));
         }
         // A list returns from a blob at half of the limit, so that a list at the limit does not change its place with every write.
-        let room = if before.is_some() { self.layout.bytes / 2 } else { self.layout.bytes };
+        let room = if before.is_some() {
+            self.layout.bytes / 2
+        } else {
+            self.layout.bytes
+        };
         let mut prepared = match (members.is_empty(), etag) {
             (true, None) => Prepared::default(),
             (true, Some(etag)) => Prepared::one(Operation::Delete(self.at.key.clone(), etag)),
@@ -137,10 +171,18 @@ impl List<'_> {
         Ok(prepared)
     }
 
-    async fn place(&self, etag: Option<IfMatch>, members: Members, room: usize) -> Result<Prepared> {
+    async fn place(
+        &self,
+        etag: Option<IfMatch>,
+        members: Members,
+        room: usize,
+    ) -> Result<Prepared> {
         let bytes = members.encode();
         if bytes.len() <= room {
-            return Ok(Prepared::one(put(self.list_row(LIST_MEMBERS, &bytes), etag)));
+            return Ok(Prepared::one(put(
+                self.list_row(LIST_MEMBERS, &bytes),
+                etag,
+            )));
         }
         match self.layout.overflow {
             Overflow::Blob => {
@@ -149,13 +191,19 @@ impl List<'_> {
                 let name = self.rows.blobs()?.put(self.index, bytes).await?;
                 let row = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
                 let prepared = Prepared::one(put(row.with(LIST_BLOB, name.as_str()), etag));
-                Ok(Prepared { new_blobs: vec![name], ..prepared })
+                Ok(Prepared {
+                    new_blobs: vec![name],
+                    ..prepared
+                })
             }
             Overflow::Entities => {
                 let mut directory = Directory::default();
                 let mut operations = chunks::insert(self, &mut directory, members)?;
                 operations.push(put(self.list_row(LIST_CHUNKS, &directory.encode()), etag));
-                Ok(Prepared { operations, ..Prepared::default() })
+                Ok(Prepared {
+                    operations,
+                    ..Prepared::default()
+                })
             }
         }
     }
@@ -181,7 +229,9 @@ impl SharedRows<'_> {
     /// All references of a list. 1 request; 1 more for each chunk or blob, in parallel.
     pub(crate) async fn members(&self, at: &Location, index: &str) -> Result<Members> {
         for _ in 0..super::ROUNDS {
-            let Some(row) = self.row(at, index).await? else { return Ok(Members::default()) };
+            let Some(row) = self.row(at, index).await? else {
+                return Ok(Members::default());
+            };
             if let Some(members) = self.members_of(at, &row).await? {
                 return Ok(members);
             }
@@ -199,7 +249,9 @@ impl SharedRows<'_> {
                 let parts = chunks::read_all(*self, at, directory.ids()).await?;
                 let mut all = Members::default();
                 for part in parts {
-                    let Some((_, members)) = part else { return Ok(None) };
+                    let Some((_, members)) = part else {
+                        return Ok(None);
+                    };
                     all.extend(members);
                 }
                 Ok(Some(all))
@@ -226,8 +278,14 @@ impl SharedRows<'_> {
     }
 
     async fn blob_members(&self, name: &str) -> Result<Option<Members>> {
-        let Some(bytes) = self.blobs()?.get(name).await? else { return Ok(None) };
-        let damaged = || Error::corrupt(format!("the blob '{name}' is not a list of references in format 1"));
+        let Some(bytes) = self.blobs()?.get(name).await? else {
+            return Ok(None);
+        };
+        let damaged = || {
+            Error::corrupt(format!(
+                "the blob '{name}' is not a list of references in format 1"
+            ))
+        };
         let unread = || other_format(&format!("the blob '{name}'"), &bytes).unwrap_or_else(damaged);
         Members::decode(&bytes).map(Some).ok_or_else(unread)
     }
@@ -248,15 +306,19 @@ impl SharedRows<'_> {
         }
         wait.await;
         // Only the names are selected: a list in a row may have a megabyte.
-        let query =
-            Query::new().with_filter(Filter::eq(Entry::INDEX, index)).with_select(Select::new([LIST_BLOB]));
+        let query = Query::new()
+            .with_filter(Filter::eq(Entry::INDEX, index))
+            .with_select(Select::new([LIST_BLOB]));
         let rows = self.store.query_stream(table.clone(), query);
         let named = rows.try_filter_map(async |row| match row.get(LIST_BLOB) {
             Some(ValueRef::String(name)) => Ok(Some(name.to_owned())),
             _ => Ok(None),
         });
         let named: BTreeSet<_> = named.try_collect().await?;
-        let orphans: Vec<_> = before.into_iter().filter(|name| !named.contains(name)).collect();
+        let orphans: Vec<_> = before
+            .into_iter()
+            .filter(|name| !named.contains(name))
+            .collect();
         for name in &orphans {
             blobs.delete(name).await?;
         }
@@ -266,7 +328,9 @@ impl SharedRows<'_> {
 
 /// A chunk's row.
 pub(crate) fn chunk_row(key: Key, index: &str, of: &str, members: &Members) -> Entity {
-    let mut row = Entity::from(key).with(Entry::INDEX, index).with(chunks::OF, of);
+    let mut row = Entity::from(key)
+        .with(Entry::INDEX, index)
+        .with(chunks::OF, of);
     set_bytes(&mut row, LIST_MEMBERS, &members.encode());
     row
 }
@@ -282,8 +346,14 @@ impl Layout {
     /// The layout of a list of this shape.
     pub(crate) const fn of(shape: &Shape) -> Self {
         match shape {
-            Shape::List { bytes, overflow } => Self { bytes: *bytes, overflow: *overflow },
-            _ => Self { bytes: 0, overflow: Overflow::Blob },
+            Shape::List { bytes, overflow } => Self {
+                bytes: *bytes,
+                overflow: *overflow,
+            },
+            _ => Self {
+                bytes: 0,
+                overflow: Overflow::Blob,
+            },
         }
     }
 }

@@ -30,7 +30,10 @@ impl Members {
 
     /// The references; `None` if one is not a valid key.
     pub(crate) fn keys(&self) -> Option<Vec<Key>> {
-        self.0.iter().map(|bytes| Key::from_sortable(bytes)).collect()
+        self.0
+            .iter()
+            .map(|bytes| Key::from_sortable(bytes))
+            .collect()
     }
 
     pub(crate) fn extend(&mut self, other: Self) {
@@ -160,39 +163,70 @@ mod tests {
     use super::*;
 
     fn members(keys: impl IntoIterator<Item = (String, String)>) -> Members {
-        Members(keys.into_iter().map(|(p, r)| Key::new(p, r).unwrap().to_sortable()).collect())
+        Members(
+            keys.into_iter()
+                .map(|(p, r)| Key::new(p, r).unwrap().to_sortable())
+                .collect(),
+        )
     }
 
     #[test]
     fn round_trip_in_the_order_of_keys() {
-        let all = members((0..500).rev().map(|n| (format!("p{}", n % 3), format!("row_{n:05}é"))));
+        let all = members(
+            (0..500)
+                .rev()
+                .map(|n| (format!("p{}", n % 3), format!("row_{n:05}é"))),
+        );
         let bytes = all.encode();
         assert_eq!(Members::decode(&bytes), Some(all.clone()));
         let keys = all.keys().unwrap();
         assert!(keys.is_sorted());
         assert_eq!(keys.len(), 500);
-        assert!(bytes.len() < 500 * 8, "shared prefixes are omitted: {}", bytes.len());
-        assert_eq!(Members::decode(&Members::default().encode()), Some(Members::default()));
+        assert!(
+            bytes.len() < 500 * 8,
+            "shared prefixes are omitted: {}",
+            bytes.len()
+        );
+        assert_eq!(
+            Members::decode(&Members::default().encode()),
+            Some(Members::default())
+        );
     }
 
     #[test]
     fn decode_refuses_other_formats_and_damage() {
-        let bytes = members([("p".to_owned(), "a".to_owned()), ("p".to_owned(), "b".to_owned())]).encode();
+        let bytes = members([
+            ("p".to_owned(), "a".to_owned()),
+            ("p".to_owned(), "b".to_owned()),
+        ])
+        .encode();
         for end in 2..bytes.len() - 3 {
             assert_eq!(Members::decode(&bytes[..end]), None, "{end}");
         }
         assert_eq!(Members::decode(&[]), None);
         assert_eq!(Members::decode(&[2]), None);
-        assert_eq!(Members::decode(&[1, 0, 1, 97, 0, 1, 97]), None, "a duplicate reference");
-        assert_eq!(Members::decode(&[1, 1, 1, 97]), None, "a shared prefix before the first reference");
+        assert_eq!(
+            Members::decode(&[1, 0, 1, 97, 0, 1, 97]),
+            None,
+            "a duplicate reference"
+        );
+        assert_eq!(
+            Members::decode(&[1, 1, 1, 97]),
+            None,
+            "a shared prefix before the first reference"
+        );
     }
 
     #[test]
     fn split_makes_pieces_within_the_limit() {
-        let all = members((0..300).map(|n| ("p".to_owned(), format!("{n:04}{}", "x".repeat(n % 40)))));
+        let all =
+            members((0..300).map(|n| ("p".to_owned(), format!("{n:04}{}", "x".repeat(n % 40)))));
         for bytes in [256, 300, 1000, 4000] {
             let pieces = all.clone().split(bytes);
-            assert!(pieces.len() > 1 && pieces.iter().all(|p| p.encode().len() <= bytes), "{bytes}");
+            assert!(
+                pieces.len() > 1 && pieces.iter().all(|p| p.encode().len() <= bytes),
+                "{bytes}"
+            );
             let mut joined = Members::default();
             pieces.into_iter().for_each(|p| joined.extend(p));
             assert_eq!(joined, all);

@@ -47,7 +47,15 @@ pub(crate) struct Merge {
 
 impl Merge {
     pub(crate) const fn new(at: Location, index: String, shape: Shape) -> Self {
-        Self { at, index, shape, put: Vec::new(), old: Vec::new(), gone: Vec::new(), also: Vec::new() }
+        Self {
+            at,
+            index,
+            shape,
+            put: Vec::new(),
+            old: Vec::new(),
+            gone: Vec::new(),
+            also: Vec::new(),
+        }
     }
 
     /// The changes of shared rows in a diff, one for each row.
@@ -72,7 +80,9 @@ impl Merge {
     fn together(mut all: Vec<Self>, merge: Self) -> Vec<Self> {
         // The changes are in the order of their rows, so two copies into one entity follow each other.
         match all.last_mut() {
-            Some(last) if last.at == merge.at && last.copies() && merge.copies() => last.also.push(merge),
+            Some(last) if last.at == merge.at && last.copies() && merge.copies() => {
+                last.also.push(merge)
+            }
             _ => all.push(merge),
         }
         all
@@ -116,14 +126,20 @@ impl Prepared {
     /// Only the condition that the row has not changed since the read.
     fn nothing(row: &Key, etag: Option<IfMatch>) -> Self {
         Self {
-            unchanged: etag.map(|etag| check_unchanged(row, etag)).into_iter().collect(),
+            unchanged: etag
+                .map(|etag| check_unchanged(row, etag))
+                .into_iter()
+                .collect(),
             ..Self::default()
         }
     }
 
     /// One operation.
     fn one(operation: Operation) -> Self {
-        Self { operations: vec![operation], ..Self::default() }
+        Self {
+            operations: vec![operation],
+            ..Self::default()
+        }
     }
 }
 
@@ -142,7 +158,9 @@ impl<'a> SharedRows<'a> {
     /// change. 1 request; 1 more for each chunk or blob of a long list.
     pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
         match &merge.shape {
-            Shape::Row => Err(Error::invalid_request("an index of the shape row has no shared rows")),
+            Shape::Row => Err(Error::invalid_request(
+                "an index of the shape row has no shared rows",
+            )),
             Shape::List { .. } | Shape::Blob => {
                 for _ in 0..ROUNDS {
                     if let Some(prepared) = list::prepare(*self, merge).await? {
@@ -169,19 +187,31 @@ impl<'a> SharedRows<'a> {
             Err(error) if error.is_ambiguous() => Err(error),
             Err(error) => {
                 self.discard_new_blobs([prepared]).await;
-                if error.is_conflict() { Ok(false) } else { Err(error) }
+                if error.is_conflict() {
+                    Ok(false)
+                } else {
+                    Err(error)
+                }
             }
         }
     }
 
     /// Deletes the blobs that the rows named before.
-    pub(crate) async fn discard_old_blobs(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
-        self.discard(prepared.into_iter().flat_map(|p| p.old_blobs).collect()).await;
+    pub(crate) async fn discard_old_blobs(
+        &self,
+        prepared: impl IntoIterator<Item = Prepared> + Send,
+    ) {
+        self.discard(prepared.into_iter().flat_map(|p| p.old_blobs).collect())
+            .await;
     }
 
     /// Deletes the blobs that no row will ever name.
-    pub(crate) async fn discard_new_blobs(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
-        self.discard(prepared.into_iter().flat_map(|p| p.new_blobs).collect()).await;
+    pub(crate) async fn discard_new_blobs(
+        &self,
+        prepared: impl IntoIterator<Item = Prepared> + Send,
+    ) {
+        self.discard(prepared.into_iter().flat_map(|p| p.new_blobs).collect())
+            .await;
     }
 
     async fn discard(&self, names: Vec<String>) {
@@ -224,7 +254,12 @@ fn check_unchanged(row: &Key, etag: IfMatch) -> Operation {
 /// The error of an entry whose row belongs to another entity or index. `index` is the id of the entry's index.
 pub(crate) fn key_collision(index: &str, entry: &Key, owner: &Key) -> Error {
     let (index, entry) = (index_name(index).to_owned(), entry.to_string());
-    ErrorKind::KeyCollision { index, entry, owner: owner.to_string() }.into()
+    ErrorKind::KeyCollision {
+        index,
+        entry,
+        owner: owner.to_string(),
+    }
+    .into()
 }
 
 /// The error after all attempts: other writers kept changing the row.

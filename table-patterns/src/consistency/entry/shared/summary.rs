@@ -31,7 +31,10 @@ pub struct Summary {
 
 /// As an object with `count`, `sums`, `minima` and `maxima`, by property name. A minimum is `null` if no entity has a value.
 impl serde::Serialize for Summary {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
         #[derive(serde::Serialize)]
         struct Numbers<'a> {
             count: i64,
@@ -39,9 +42,23 @@ impl serde::Serialize for Summary {
             minima: BTreeMap<&'a str, Option<EdmValue>>,
             maxima: BTreeMap<&'a str, Option<EdmValue>>,
         }
-        let minima = self.minima.keys().map(|name| (&**name, self.min(name).ok().flatten())).collect();
-        let maxima = self.maxima.keys().map(|name| (&**name, self.max(name).ok().flatten())).collect();
-        Numbers { count: self.count, sums: &self.sums, minima, maxima }.serialize(serializer)
+        let minima = self
+            .minima
+            .keys()
+            .map(|name| (&**name, self.min(name).ok().flatten()))
+            .collect();
+        let maxima = self
+            .maxima
+            .keys()
+            .map(|name| (&**name, self.max(name).ok().flatten()))
+            .collect();
+        Numbers {
+            count: self.count,
+            sums: &self.sums,
+            minima,
+            maxima,
+        }
+        .serialize(serializer)
     }
 }
 
@@ -64,8 +81,16 @@ impl Summary {
 
     /// The summary of no entity: zeros for the properties of a shape.
     pub(crate) fn of_shape(shape: &Shape) -> Self {
-        let Shape::Summary { sums, minima, maxima } = shape else { return Self::default() };
-        let empty = |end| move |name: &table_core::manifest::Text| (name.to_string(), Extremes::new(end));
+        let Shape::Summary {
+            sums,
+            minima,
+            maxima,
+        } = shape
+        else {
+            return Self::default();
+        };
+        let empty =
+            |end| move |name: &table_core::manifest::Text| (name.to_string(), Extremes::new(end));
         Self {
             count: 0,
             sums: sums.iter().map(|name| (name.to_string(), 0)).collect(),
@@ -82,7 +107,8 @@ impl Summary {
         let mut summary = Self::default();
         for property in properties.iter() {
             let (name, value) = (property.name(), property.value());
-            let damaged = |expected| Error::decode("summary", key, name, expected, value.edm_type().name());
+            let damaged =
+                |expected| Error::decode("summary", key, name, expected, value.edm_type().name());
             let number = || match value {
                 ValueRef::Int64(value) => Ok(value),
                 _ => Err(damaged("Edm.Int64")),
@@ -98,9 +124,13 @@ impl Summary {
             } else if let Some(field) = name.strip_prefix(SUM) {
                 summary.sums.insert(field.to_owned(), number()?);
             } else if let Some(field) = name.strip_prefix(MIN) {
-                summary.minima.insert(field.to_owned(), extremes(End::Smallest)?);
+                summary
+                    .minima
+                    .insert(field.to_owned(), extremes(End::Smallest)?);
             } else if let Some(field) = name.strip_prefix(MAX) {
-                summary.maxima.insert(field.to_owned(), extremes(End::Largest)?);
+                summary
+                    .maxima
+                    .insert(field.to_owned(), extremes(End::Largest)?);
             }
         }
         Ok(summary)
@@ -137,7 +167,9 @@ impl Summary {
         ];
         for (end, own, others) in all {
             for (field, extremes) in others {
-                own.entry(field.clone()).or_insert_with(|| Extremes::new(end)).add(extremes, sign);
+                own.entry(field.clone())
+                    .or_insert_with(|| Extremes::new(end))
+                    .add(extremes, sign);
             }
         }
         Ok(())
@@ -145,14 +177,20 @@ impl Summary {
 
     /// Whether the row knows every minimum and maximum.
     pub(crate) fn is_complete(&self) -> bool {
-        !self.minima.values().chain(self.maxima.values()).any(Extremes::is_unknown)
+        !self
+            .minima
+            .values()
+            .chain(self.maxima.values())
+            .any(Extremes::is_unknown)
     }
 
     /// Whether a row is right, by the recount of its entities. A row may know fewer values than a recount.
     pub(crate) fn agrees_with(&self, recounted: &Self) -> bool {
         let agree = |own: &BTreeMap<String, Extremes>, all: &BTreeMap<String, Extremes>| {
             own.len() == all.len()
-                && all.iter().all(|(field, all)| own.get(field).is_some_and(|own| own.agrees_with(all)))
+                && all
+                    .iter()
+                    .all(|(field, all)| own.get(field).is_some_and(|own| own.agrees_with(all)))
         };
         self.count == recounted.count
             && self.sums == recounted.sums
@@ -172,7 +210,11 @@ impl Summary {
     }
 }
 
-fn extreme(all: &BTreeMap<String, Extremes>, property: &str, what: &str) -> Result<Option<EdmValue>> {
+fn extreme(
+    all: &BTreeMap<String, Extremes>,
+    property: &str,
+    what: &str,
+) -> Result<Option<EdmValue>> {
     let missing = || {
         Error::invalid_request(format!(
             "the summary has no {what} of '{property}': add it to the definition of the index"
@@ -187,9 +229,16 @@ fn extreme(all: &BTreeMap<String, Extremes>, property: &str, what: &str) -> Resu
 /// A property to sum is not an integer, so its sum would not be exact; a property with a minimum or maximum is no number and no time;
 /// or the property is encrypted, and the summary would expose it.
 pub(crate) fn contribution(entity: &Entity, shape: &Shape) -> Result<Properties> {
-    let mut summary = Summary { count: 1, ..Summary::of_shape(shape) };
+    let mut summary = Summary {
+        count: 1,
+        ..Summary::of_shape(shape)
+    };
     for field in shape.summarized() {
-        if entity.properties().find(field).is_some_and(|p| p.is_encrypted()) {
+        if entity
+            .properties()
+            .find(field)
+            .is_some_and(|p| p.is_encrypted())
+        {
             let reason = "the property is encrypted, and a summary would store its sum, minimum or maximum as plaintext";
             return Err(Error::invalid_value(field, reason));
         }
@@ -202,11 +251,17 @@ pub(crate) fn contribution(entity: &Entity, shape: &Shape) -> Result<Properties>
             Some(other) => return Err(refused(field, "adds integers", other)),
         };
     }
-    for (end, all) in [(End::Smallest, &mut summary.minima), (End::Largest, &mut summary.maxima)] {
+    for (end, all) in [
+        (End::Smallest, &mut summary.minima),
+        (End::Largest, &mut summary.maxima),
+    ] {
         for (field, extremes) in all {
-            let Some(value) = entity.get(field) else { continue };
+            let Some(value) = entity.get(field) else {
+                continue;
+            };
             let one = Extremes::of(end, value);
-            *extremes = one.ok_or_else(|| refused(field, "compares finite numbers and times", value))?;
+            *extremes =
+                one.ok_or_else(|| refused(field, "compares finite numbers and times", value))?;
         }
     }
     let mut properties = Properties::new();
@@ -216,12 +271,18 @@ pub(crate) fn contribution(entity: &Entity, shape: &Shape) -> Result<Properties>
 
 fn refused(field: &str, what: &str, value: ValueRef<'_>) -> Error {
     let found = value.edm_type().name();
-    Error::invalid_value(field, format!("a summary {what}, and the property is an {found}"))
+    Error::invalid_value(
+        field,
+        format!("a summary {what}, and the property is an {found}"),
+    )
 }
 
 pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
     let row = rows.row(&merge.at, &merge.index).await?;
-    let before = row.as_ref().map(|row| Summary::read(row.key(), row.properties())).transpose()?;
+    let before = row
+        .as_ref()
+        .map(|row| Summary::read(row.key(), row.properties()))
+        .transpose()?;
     let mut summary = before.clone().unwrap_or_default();
     for (entries, sign) in [(&merge.put, 1), (&merge.old, -1)] {
         for entry in entries {
@@ -232,10 +293,17 @@ pub(crate) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
     Ok(match etag {
         // An unchanged sum depends on no version of the row, so the group has no condition on the row. A minimum may come from a recount
         // of the entities under the version of the row: the row changes with every change of a value.
-        _ if before.as_ref() == Some(&summary) && !merge.shape.has_extremes() => Prepared::default(),
+        _ if before.as_ref() == Some(&summary) && !merge.shape.has_extremes() => {
+            Prepared::default()
+        }
         None if summary.is_zero() => Prepared::default(),
         // The last entity of the key has gone. A missing row reads as zeros, so it need not stay.
-        Some(etag) if summary.is_zero() => Prepared::one(Operation::Delete(merge.at.key.clone(), etag)),
-        etag => Prepared::one(put(summary.to_row(merge.at.key.clone(), &merge.index), etag)),
+        Some(etag) if summary.is_zero() => {
+            Prepared::one(Operation::Delete(merge.at.key.clone(), etag))
+        }
+        etag => Prepared::one(put(
+            summary.to_row(merge.at.key.clone(), &merge.index),
+            etag,
+        )),
     })
 }

@@ -97,7 +97,9 @@ impl fmt::Debug for IndexBuild<'_> {
 impl<'a> IndexBuild<'a> {
     /// See [`IndexedEntities::build`](super::IndexedEntities::build).
     pub(super) fn new(changes: EntityChanges<'a>, timing: Timing, index: &str) -> Result<Self> {
-        let EntityChanges { rows, set, journal, .. } = changes;
+        let EntityChanges {
+            rows, set, journal, ..
+        } = changes;
         set.check_writes()?;
         let index = set.find(index)?;
         set.check_can_maintain(&index)?;
@@ -111,7 +113,13 @@ impl<'a> IndexBuild<'a> {
             timing,
             lease: Lease::start(timing),
             local_work: None,
-            progress: BuildProgress { state, entities: 0, entries: 0, groups: 0, waiting: None },
+            progress: BuildProgress {
+                state,
+                entities: 0,
+                entries: 0,
+                groups: 0,
+                waiting: None,
+            },
             pause: Duration::ZERO,
             duplicates: Vec::new(),
             is_superseded: false,
@@ -164,7 +172,9 @@ impl<'a> IndexBuild<'a> {
         let stored = loaded.index(self.index.id()).cloned();
         let interrupted =
             |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_dropping();
-        let Some(mut stored) = stored.filter(interrupted) else { return Ok(None) };
+        let Some(mut stored) = stored.filter(interrupted) else {
+            return Ok(None);
+        };
         let may_have = may_have_plain_writers(&loaded, &self.index.definition().entity);
         self.settle_declared(stored.state, may_have).await?;
         // Also before the state is *building*: a live builder changes the row during this time.
@@ -198,12 +208,18 @@ impl<'a> IndexBuild<'a> {
             self.set.refresh().await?;
             return Ok(stored);
         }
-        self.settle_declared(stored.state, may_have_plain_writers).await?;
+        self.settle_declared(stored.state, may_have_plain_writers)
+            .await?;
         // In an earlier state a second builder does no harm: it writes no entries, and `advance` is under the ETag of the row.
         if stored.state == IndexState::Building {
             let (set, id) = (self.set, self.index.id().to_owned());
             let lease = set.slowest().durations.lease;
-            Waits { set, report: &mut self.wait_reporter() }.until_builder_ends(&id, lease).await;
+            Waits {
+                set,
+                report: &mut self.wait_reporter(),
+            }
+            .until_builder_ends(&id, lease)
+            .await;
             self.progress.waiting = None;
             self.register_local_work();
             self.claim(&mut stored).await?;
@@ -218,7 +234,11 @@ impl<'a> IndexBuild<'a> {
 
     /// Waits until every writer knows the state in which the build found the index. For a type's first index that includes programs that
     /// write plain rows. Such a program knows no state before it knows the index, and must have stopped when writers add entries.
-    async fn settle_declared(&mut self, state: IndexState, may_have_plain_writers: bool) -> Result<()> {
+    async fn settle_declared(
+        &mut self,
+        state: IndexState,
+        may_have_plain_writers: bool,
+    ) -> Result<()> {
         let declared = Instant::now();
         let is_known = self.settle(state, WaitingFor::State(state)).await?;
         // `WaitForPlainWriters`: such programs have no row in the manifest, so only their longest cache time
@@ -227,7 +247,11 @@ impl<'a> IndexBuild<'a> {
             return Ok(());
         }
         let until = declared + ManifestCache::LIFE + Timing::default().request();
-        let waiting = Waiting { for_what: WaitingFor::PlainWriters, process: None, until };
+        let waiting = Waiting {
+            for_what: WaitingFor::PlainWriters,
+            process: None,
+            until,
+        };
         wait(waiting, &mut self.wait_reporter(), pending()).await;
         self.progress.waiting = None;
         Ok(())
@@ -238,7 +262,12 @@ impl<'a> IndexBuild<'a> {
     async fn settle(&mut self, state: IndexState, for_what: WaitingFor) -> Result<bool> {
         self.progress.state = state;
         let set = self.set;
-        let settled = Waits { set, report: &mut self.wait_reporter() }.until_states_known(for_what).await;
+        let settled = Waits {
+            set,
+            report: &mut self.wait_reporter(),
+        }
+        .until_states_known(for_what)
+        .await;
         self.progress.waiting = None;
         settled
     }
@@ -274,7 +303,11 @@ impl<'a> IndexBuild<'a> {
         loop {
             // A process that slept beyond the moment claims before it sends anything more. Where the claim itself took so long, the
             // work goes on while requests may be sent.
-            let moment = if self.lease.is_half_over() { self.lease.last_send() } else { self.lease.half() };
+            let moment = if self.lease.is_half_over() {
+                self.lease.last_send()
+            } else {
+                self.lease.half()
+            };
             if let Some(done) = before(moment, work.as_mut()).await {
                 return done;
             }
@@ -356,7 +389,10 @@ impl<'a> IndexBuild<'a> {
         if self.duplicates.is_empty() {
             return Ok(());
         }
-        let (index, duplicates) = (self.index.name().to_owned(), std::mem::take(&mut self.duplicates));
+        let (index, duplicates) = (
+            self.index.name().to_owned(),
+            std::mem::take(&mut self.duplicates),
+        );
         Err(ErrorKind::DuplicateValues { index, duplicates }.into())
     }
 
@@ -406,7 +442,10 @@ impl<'a> IndexBuild<'a> {
                 let (at, row) = (entry.location.clone(), entry.to_entity());
                 // An insert, so that the row of another entity at this key is found. A row that the entity
                 // already has is replaced (`RemoteRows::put_while`).
-                groups.entry((at.table, at.key.partition_key())).or_default().push(Operation::Insert(row));
+                groups
+                    .entry((at.table, at.key.partition_key()))
+                    .or_default()
+                    .push(Operation::Insert(row));
                 self.progress.entries += 1;
             }
         }
@@ -417,7 +456,11 @@ impl<'a> IndexBuild<'a> {
     }
 
     /// Ends the moves of the entities of a window. The source and the target of a committed move would otherwise claim the same entries.
-    async fn without_moves(&mut self, all: Vec<Entity>, stored: &mut StoredIndex) -> Result<Vec<Entity>> {
+    async fn without_moves(
+        &mut self,
+        all: Vec<Entity>,
+        stored: &mut StoredIndex,
+    ) -> Result<Vec<Entity>> {
         let mut entities = Vec::with_capacity(all.len());
         for entity in all {
             if has_mark(&entity) {
@@ -439,7 +482,9 @@ impl<'a> IndexBuild<'a> {
         stored: &mut StoredIndex,
     ) -> Result<()> {
         let windows = self.windows();
-        let changed = self.while_claimed(stored, windows.changed_since(window, from)).await?;
+        let changed = self
+            .while_claimed(stored, windows.changed_since(window, from))
+            .await?;
         self.rewrite(changed, stored).await
     }
 
@@ -470,9 +515,18 @@ impl<'a> IndexBuild<'a> {
     /// The two entities that have one value of the index, if the error names them.
     fn duplicate(&self, error: &Error) -> Option<Duplicate> {
         match error.root().kind() {
-            ErrorKind::UniqueViolation { index, entry, owner, wanted_by } if index == self.index.name() => {
+            ErrorKind::UniqueViolation {
+                index,
+                entry,
+                owner,
+                wanted_by,
+            } if index == self.index.name() => {
                 let (entry, owner, other) = (entry.clone(), owner.clone(), wanted_by.clone());
-                Some(Duplicate { entry, owner, other })
+                Some(Duplicate {
+                    entry,
+                    owner,
+                    other,
+                })
             }
             _ => None,
         }
@@ -488,12 +542,21 @@ impl<'a> IndexBuild<'a> {
         let mut groups = divided(groups, self.rows.store.profile().group_operations);
         while !groups.is_empty() {
             let (lease, journal, timing) = (self.lease, self.journal, self.timing);
-            let sends =
-                groups.into_iter().map(|group| put(journal, timing, group, lease)).collect::<Vec<_>>();
-            let sent: Vec<_> = stream::iter(sends).buffer_unordered(IN_PARALLEL).try_collect().await?;
+            let sends = groups
+                .into_iter()
+                .map(|group| put(journal, timing, group, lease))
+                .collect::<Vec<_>>();
+            let sent: Vec<_> = stream::iter(sends)
+                .buffer_unordered(IN_PARALLEL)
+                .try_collect()
+                .await?;
             self.progress.groups += sent.iter().map(|(_, groups)| groups).sum::<usize>();
             // The lease was over before the rest was sent: it goes on after another claim.
-            groups = sent.into_iter().map(|(left, _)| left).filter(|left| !left.1.is_empty()).collect();
+            groups = sent
+                .into_iter()
+                .map(|(left, _)| left)
+                .filter(|left| !left.1.is_empty())
+                .collect();
             if !groups.is_empty() {
                 self.claim(stored).await?;
             }
@@ -507,8 +570,16 @@ impl<'a> IndexBuild<'a> {
             let mut report = ScrubReport::default();
             let (index, after) = (Arc::clone(&self.index), stored.progress.clone());
             let (rows, set, timing, mode) = (self.rows, self.set, self.timing, ScrubMode::Repair);
-            let recount = Recount { rows, set, timing, index: &index, mode };
-            let next = self.while_claimed(stored, recount.next(after.as_deref(), &mut report)).await?;
+            let recount = Recount {
+                rows,
+                set,
+                timing,
+                index: &index,
+                mode,
+            };
+            let next = self
+                .while_claimed(stored, recount.next(after.as_deref(), &mut report))
+                .await?;
             self.progress.entities += report.entities;
             self.progress.entries += report.missing;
             let Some(next) = next else { return Ok(()) };
@@ -521,13 +592,20 @@ impl<'a> IndexBuild<'a> {
 
     /// Adds the entries of a window to the rows that they share.
     async fn merge_window(&mut self, window: &[Entity], stored: &mut StoredIndex) -> Result<()> {
-        let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> = BTreeMap::new();
+        let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> =
+            BTreeMap::new();
         for entity in window {
             for put in self.index.entries(self.rows.table, entity)? {
                 let at = put.location.clone();
-                let partition = merges.entry((at.table.clone(), at.key.partition_key())).or_default();
+                let partition = merges
+                    .entry((at.table.clone(), at.key.partition_key()))
+                    .or_default();
                 let new = || Merge::new(at.clone(), put.index.clone(), put.shape.clone());
-                partition.entry(at.clone()).or_insert_with(new).put.push(put);
+                partition
+                    .entry(at.clone())
+                    .or_insert_with(new)
+                    .put
+                    .push(put);
                 self.progress.entries += 1;
             }
         }
@@ -563,7 +641,10 @@ impl<'a> IndexBuild<'a> {
 /// The row of an index that is being built.
 async fn stored_of(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
     set.manifest().index(index.id()).await?.ok_or_else(|| {
-        Error::invalid_request(format!("the index '{}' was dropped during the build", index.name()))
+        Error::invalid_request(format!(
+            "the index '{}' was dropped during the build",
+            index.name()
+        ))
     })
 }
 
@@ -649,7 +730,8 @@ async fn put(
 /// Whether programs may still write plain rows of these entities. An index of all these entities prevents that once it is beyond
 /// delete-only. A delete-only index may have been declared a moment ago.
 fn may_have_plain_writers(known: &Loaded, entity: &EntityType) -> bool {
-    let is_of_all = |of: &EntityType| of.discriminator == Discriminator::None || of.has_same_rows(entity);
+    let is_of_all =
+        |of: &EntityType| of.discriminator == Discriminator::None || of.has_same_rows(entity);
     let excludes_plain_writers = |index: &StoredIndex| {
         index.state != IndexState::DeleteOnly && index.entity.as_ref().is_none_or(is_of_all)
     };

@@ -28,15 +28,22 @@ pub(super) struct Windows<'a> {
 
 impl Windows<'_> {
     /// Reads a window. Also returns the token of the next window. 1 request per page.
-    pub(super) async fn read(&self, from: Option<&Continuation>) -> Result<(Window, Option<Continuation>)> {
+    pub(super) async fn read(
+        &self,
+        from: Option<&Continuation>,
+    ) -> Result<(Window, Option<Continuation>)> {
         let (mut window, mut bytes, mut from) = (Window::default(), 0, from.cloned());
         let mut cycles = CycleDetector::default();
         loop {
             let page = self.rows.table_page(&Query::new(), from.as_ref()).await?;
-            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
+            page.continuation
+                .iter()
+                .try_for_each(|next| cycles.add(next, page.items.len()))?;
             window.pages += 1;
             let entities = page.items.into_iter().filter(is_entity);
-            window.entities.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
+            window
+                .entities
+                .extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
             from = page.continuation;
             if from.is_none() || window.entities.len() >= WINDOW || bytes >= WINDOW_BYTES {
                 return Ok((window, from));
@@ -63,7 +70,9 @@ impl Windows<'_> {
         let mut cycles = CycleDetector::default();
         loop {
             let page = self.rows.table_page(&Query::new(), from.as_ref()).await?;
-            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
+            page.continuation
+                .iter()
+                .try_for_each(|next| cycles.add(next, page.items.len()))?;
             pages += 1;
             // Not by the number of pages alone: rows that were inserted since the first read move the last
             // entity of the window into a later page.
@@ -73,7 +82,11 @@ impl Windows<'_> {
                 false => pages >= 2 * window.pages,
             };
             // Removes each key: the keys that are left were not in the pages.
-            let is_changed = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
+            let is_changed = |e: &Entity| {
+                versions
+                    .remove(e.key())
+                    .is_some_and(|before| before != e.etag())
+            };
             changed.extend(page.items.into_iter().filter(is_changed));
             let done = done || versions.is_empty();
             from = page.continuation;
@@ -94,6 +107,9 @@ impl Windows<'_> {
             Ok(now.filter(|now| now.etag() != before))
         });
         let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.rows.concurrency);
-        reads.try_filter_map(|changed| async move { Ok(changed) }).try_collect().await
+        reads
+            .try_filter_map(|changed| async move { Ok(changed) })
+            .try_collect()
+            .await
     }
 }

@@ -39,11 +39,19 @@ pub(crate) struct Lookups<'a> {
 
 impl Lookups<'_> {
     /// See [`IndexedEntities::find`](crate::index::IndexedEntities::find).
-    pub(crate) async fn find(&self, index: &str, key: &Key, trust: Trust) -> Result<Option<Entity>> {
+    pub(crate) async fn find(
+        &self,
+        index: &str,
+        key: &Key,
+        trust: Trust,
+    ) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
         check_leads_to_entities(&index)?;
         if index.shape().is_list() {
-            let reason = format!("the index '{}' keeps a list for each key: call `list`", index.name());
+            let reason = format!(
+                "the index '{}' keeps a list for each key: call `list`",
+                index.name()
+            );
             return Err(Error::invalid_request(reason));
         }
         match self.rows.entry(&index, key).await? {
@@ -70,7 +78,10 @@ impl Lookups<'_> {
             }
             items.extend(self.resolve_all(index, next, trust).await?);
         }
-        Ok(with_unreadable(readable(items, page.continuation), unreadable))
+        Ok(with_unreadable(
+            readable(items, page.continuation),
+            unreadable,
+        ))
     }
 
     /// A page of payloads, with a list of the unreadable ones. 1 request, and 1 for each reservation in the page.
@@ -86,10 +97,14 @@ impl Lookups<'_> {
             let key = owner_or_key(&entry);
             of_one_entity(key, self.payload_or_entity(&index, entry).await)
         });
-        let payloads =
-            payloads.buffered(self.rows.concurrency).try_filter_map(|payload| async move { Ok(payload) });
+        let payloads = payloads
+            .buffered(self.rows.concurrency)
+            .try_filter_map(|payload| async move { Ok(payload) });
         let items: Vec<_> = payloads.try_collect().await?;
-        Ok(with_unreadable(readable(items, page.continuation), unreadable))
+        Ok(with_unreadable(
+            readable(items, page.continuation),
+            unreadable,
+        ))
     }
 
     /// The payload of the entry with this key. 1 request.
@@ -117,7 +132,12 @@ impl Lookups<'_> {
 
     /// The entity of an entry: the entry's payload, or the entity if the lookup verifies, the entry is a reference, or the entry is a
     /// reservation. `None` if the entity no longer has the entry.
-    pub(super) async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
+    pub(super) async fn resolve(
+        &self,
+        index: &Index,
+        entry: Entity,
+        trust: Trust,
+    ) -> Result<Option<Entity>> {
         // A reservation is in the index before its write commits, and may never commit: only the entity shows whether it did.
         let reads_entity =
             *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
@@ -137,13 +157,21 @@ impl Lookups<'_> {
     }
 
     /// The entities of entries, with their keys; an entity that cannot be read as its error.
-    async fn resolve_all(&self, index: &Index, rows: Vec<Entity>, trust: Trust) -> Result<Vec<Resolved>> {
+    async fn resolve_all(
+        &self,
+        index: &Index,
+        rows: Vec<Entity>,
+        trust: Trust,
+    ) -> Result<Vec<Resolved>> {
         let resolved = stream::iter(rows).map(|entry| async {
             let key = owner_or_key(&entry);
             of_one_entity(key, self.resolve(index, entry, trust).await)
         });
         let resolved = resolved.buffered(self.rows.concurrency);
-        resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await
+        resolved
+            .try_filter_map(|found| async move { Ok(found) })
+            .try_collect()
+            .await
     }
 
     /// The payload of an entry. For a reservation, whose write may never commit: the entity, if it has the entry.
@@ -158,7 +186,9 @@ impl Lookups<'_> {
     fn payload(&self, index: &Index, entry: Entity) -> Result<Option<Entity>> {
         let at = self.rows.location(index, entry.key());
         let shown = payload(index, entry)?;
-        Ok(index.may_show(self.rows.table, &shown, &at)?.then_some(shown))
+        Ok(index
+            .may_show(self.rows.table, &shown, &at)?
+            .then_some(shown))
     }
 
     /// A page of entries, with a list of the unreadable ones; all of them for a query that sorts on the client, in a store that does not sort.
@@ -171,9 +201,15 @@ impl Lookups<'_> {
         let sorts = query.sorts() && !self.rows.is_sorted();
         let rows = query.to_query(index, self.rows.table);
         // Sorting needs every row, so the page size does not apply, and the answer is one page.
-        let rows = if sorts { Query { top: None, ..rows } } else { rows };
-        let (mut found, mut cycles) =
-            (self.rows.readable_page(index, &rows, from).await?, CycleDetector::default());
+        let rows = if sorts {
+            Query { top: None, ..rows }
+        } else {
+            rows
+        };
+        let (mut found, mut cycles) = (
+            self.rows.readable_page(index, &rows, from).await?,
+            CycleDetector::default(),
+        );
         while let Some(next) = found.page.continuation.take_if(|_| sorts) {
             let more = self.rows.readable_page(index, &rows, Some(&next)).await?;
             cycles.add(&next, more.page.items.len() + more.unreadable.len())?;
@@ -214,7 +250,10 @@ impl Lookups<'_> {
 pub(super) type Resolved = (Key, Result<Entity>);
 
 /// An error of one entity belongs to the entity, every other error to the page.
-pub(super) fn of_one_entity(key: Key, resolved: Result<Option<Entity>>) -> Result<Option<Resolved>> {
+pub(super) fn of_one_entity(
+    key: Key,
+    resolved: Result<Option<Entity>>,
+) -> Result<Option<Resolved>> {
     match resolved {
         Err(error) if !error.is_of_one_entity() => Err(error),
         done => Ok(done.transpose().map(|done| (key, done))),
@@ -227,7 +266,10 @@ fn owner_or_key(entry: &Entity) -> Key {
 }
 
 /// Adds entries that cannot be read.
-pub(super) fn with_unreadable(mut found: ReadablePage, entries: Vec<UnreadableEntity>) -> ReadablePage {
+pub(super) fn with_unreadable(
+    mut found: ReadablePage,
+    entries: Vec<UnreadableEntity>,
+) -> ReadablePage {
     found.unreadable.extend(entries);
     found
 }
@@ -250,5 +292,8 @@ pub(super) fn check_leads_to_entities(index: &Index) -> Result<()> {
         Shape::Copy { .. } => "copies into an entity: read that entity",
         Shape::Row | Shape::List { .. } | Shape::Blob => return Ok(()),
     };
-    Err(Error::invalid_request(format!("the index '{}' {reason}", index.name())))
+    Err(Error::invalid_request(format!(
+        "the index '{}' {reason}",
+        index.name()
+    )))
 }

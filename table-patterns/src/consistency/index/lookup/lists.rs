@@ -25,7 +25,8 @@ impl Lists<'_> {
     /// See [`IndexedEntities::references`](crate::index::IndexedEntities::references).
     pub(crate) async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
         let index = self.list_index(index).await?;
-        self.read_references(&index, &self.lookups.rows.location(&index, key)).await
+        self.read_references(&index, &self.lookups.rows.location(&index, key))
+            .await
     }
 
     /// See [`IndexedEntities::list`](crate::index::IndexedEntities::list).
@@ -41,15 +42,25 @@ impl Lists<'_> {
     pub(crate) async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
         let (index, rows) = (self.list_index(index).await?, self.lookups.rows);
         let at = rows.location(&index, key);
-        let keys: BTreeSet<_> = self.read_references(&index, &at).await?.into_iter().collect();
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
+        let keys: BTreeSet<_> = self
+            .read_references(&index, &at)
+            .await?
+            .into_iter()
+            .collect();
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Ok(Vec::new());
+        };
         if first.partition() != last.partition() {
             let reason = format!("the list {key} has entities of several partitions: call `list`");
             return Err(Error::invalid_request(reason));
         }
-        let range = Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
+        let range =
+            Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
         let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(range);
-        let found = rows.store.query_all(rows.table, &Query::new().with_filter(filter)).await?;
+        let found = rows
+            .store
+            .query_all(rows.table, &Query::new().with_filter(filter))
+            .await?;
         let mut entities = Vec::with_capacity(keys.len());
         // The range also has entities between the first and the last that are not in the list.
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
@@ -74,20 +85,41 @@ impl Lists<'_> {
         if summary.is_complete() {
             return Ok(summary);
         }
-        Ok(count(self.lookups.rows, &index, key.partition()).await?.1.remove(key).unwrap_or(summary))
+        Ok(count(self.lookups.rows, &index, key.partition())
+            .await?
+            .1
+            .remove(key)
+            .unwrap_or(summary))
     }
 
     /// See [`IndexedEntities::summaries`](crate::index::IndexedEntities::summaries).
-    pub(crate) async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
+    pub(crate) async fn summaries(
+        &self,
+        index: &str,
+        query: &IndexQuery,
+    ) -> Result<Vec<(Key, Summary)>> {
         let (index, rows) = (self.summary_index(index).await?, self.lookups.rows);
-        let found = rows.store.query_all(rows.table, &query.to_query(&index, rows.table)).await?;
-        let found = found.into_iter().filter(|row| Entry::index_of(row) == Some(index.id()));
-        let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
+        let found = rows
+            .store
+            .query_all(rows.table, &query.to_query(&index, rows.table))
+            .await?;
+        let found = found
+            .into_iter()
+            .filter(|row| Entry::index_of(row) == Some(index.id()));
+        let read = |row: Entity| {
+            Ok((
+                row.key().clone(),
+                Summary::read(row.key(), row.properties())?,
+            ))
+        };
         let mut found: Vec<(Key, Summary)> = found.map(read).collect::<Result<_>>()?;
         // An `IndexQuery` is of one partition, so one count finds the extremes of all of its summaries.
         if let Some((key, _)) = found.iter().find(|(_, summary)| !summary.is_complete()) {
             let (_, mut counted) = count(rows, &index, key.partition()).await?;
-            for (key, summary) in found.iter_mut().filter(|(_, summary)| !summary.is_complete()) {
+            for (key, summary) in found
+                .iter_mut()
+                .filter(|(_, summary)| !summary.is_complete())
+            {
                 *summary = counted.remove(key).unwrap_or_else(|| summary.clone());
             }
         }
@@ -117,8 +149,14 @@ impl Lists<'_> {
     }
 
     /// Reads entities of a list, and keeps the ones that still belong to it.
-    async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Resolved>> {
-        let reads = stream::iter(keys).map(|key| async move { self.follow_one(index, at, key).await });
+    async fn follow_all(
+        &self,
+        index: &Index,
+        at: &Location,
+        keys: Vec<Key>,
+    ) -> Result<Vec<Resolved>> {
+        let reads =
+            stream::iter(keys).map(|key| async move { self.follow_one(index, at, key).await });
         reads
             .buffered(self.lookups.rows.concurrency)
             .try_filter_map(|found| async move { Ok(found) })
@@ -134,18 +172,32 @@ impl Lists<'_> {
 
     async fn member(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
         let rows = self.lookups.rows;
-        let Some(entity) = rows.entity(key).await? else { return Ok(None) };
-        Ok(index.matches_origin(rows.table, &entity, at)?.then_some(entity))
+        let Some(entity) = rows.entity(key).await? else {
+            return Ok(None);
+        };
+        Ok(index
+            .matches_origin(rows.table, &entity, at)?
+            .then_some(entity))
     }
 
     /// Reads the references of a list.
     async fn read_references(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
-        let members = self.lookups.rows.shared.members(at, &self.lookups.rows.entry_id(index)).await?;
+        let members = self
+            .lookups
+            .rows
+            .shared
+            .members(at, &self.lookups.rows.entry_id(index))
+            .await?;
         members.keys().ok_or_else(|| damaged(at))
     }
 
     /// The references of a list whose row was read.
-    async fn references_in_row(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
+    async fn references_in_row(
+        &self,
+        index: &Index,
+        at: &Location,
+        row: &Entity,
+    ) -> Result<Vec<Key>> {
         match self.lookups.rows.shared.members_of(at, row).await? {
             Some(members) => members.keys().ok_or_else(|| damaged(at)),
             None => self.read_references(index, at).await,
@@ -158,7 +210,8 @@ impl Lists<'_> {
             return Ok(index);
         }
         let shape = index.shape();
-        let reason = format!("the index '{name}' has the shape {shape}, not list: call `page` or `find`");
+        let reason =
+            format!("the index '{name}' has the shape {shape}, not list: call `page` or `find`");
         Err(Error::invalid_request(reason))
     }
 
@@ -168,8 +221,9 @@ impl Lists<'_> {
             return Ok(index);
         }
         let shape = index.shape();
-        let reason =
-            format!("the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`");
+        let reason = format!(
+            "the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`"
+        );
         Err(Error::invalid_request(reason))
     }
 }
@@ -177,9 +231,15 @@ impl Lists<'_> {
 /// Refuses a key that no entity has in the index. Its summary would be zero, and the mistake would not be noticed.
 fn check_fits(index: &Index, key: &Key) -> Result<()> {
     let definition = index.definition();
-    let of_row = definition.row_key().filter(|template| !template.fits(key.row()));
-    let of_partition = definition.partition_key().filter(|template| !template.fits(key.partition()));
-    let Some(template) = of_row.or(of_partition) else { return Ok(()) };
+    let of_row = definition
+        .row_key()
+        .filter(|template| !template.fits(key.row()));
+    let of_partition = definition
+        .partition_key()
+        .filter(|template| !template.fits(key.partition()));
+    let Some(template) = of_row.or(of_partition) else {
+        return Ok(());
+    };
     Err(Error::invalid_request(format!(
         "the index '{}' has no key such as {key}: its keys have the form `{template}`",
         index.name()
@@ -187,7 +247,10 @@ fn check_fits(index: &Index, key: &Key) -> Result<()> {
 }
 
 fn damaged(at: &Location) -> Error {
-    Error::corrupt(format!("the list {} has a reference that is not a valid key", at.key))
+    Error::corrupt(format!(
+        "the list {} has a reference that is not a valid key",
+        at.key
+    ))
 }
 
 /// Distinguishes a continuation within lists from a continuation of the store for the same rows: no query
@@ -206,8 +269,14 @@ struct PageEnd {
 
 impl PageEnd {
     fn to_position(&self) -> Position {
-        let second = self.after.as_ref().map(|key| format!("{}{SEPARATOR}{}", key.partition(), key.row()));
-        Position { first: self.list.clone(), second }
+        let second = self
+            .after
+            .as_ref()
+            .map(|key| format!("{}{SEPARATOR}{}", key.partition(), key.row()));
+        Position {
+            first: self.list.clone(),
+            second,
+        }
     }
 
     fn of_position(Position { first, second }: &Position) -> Option<Self> {
@@ -216,16 +285,29 @@ impl PageEnd {
             Key::new(partition, row).ok()
         });
         match after {
-            None => Some(Self { list: first.clone(), after: None }),
-            Some(after) => Some(Self { list: first.clone(), after: Some(after?) }),
+            None => Some(Self {
+                list: first.clone(),
+                after: None,
+            }),
+            Some(after) => Some(Self {
+                list: first.clone(),
+                after: Some(after?),
+            }),
         }
     }
 
     /// The lists that remain.
     fn rows(&self) -> Range {
         let list = self.list.clone();
-        let from = if self.after.is_some() { Bound::Included(list) } else { Bound::Excluded(list) };
-        Range { from, to: Bound::Unbounded }
+        let from = if self.after.is_some() {
+            Bound::Included(list)
+        } else {
+            Bound::Excluded(list)
+        };
+        Range {
+            from,
+            to: Bound::Unbounded,
+        }
     }
 }
 
@@ -244,7 +326,8 @@ impl Lists<'_> {
         let after = match from {
             None => None,
             // No page follows the whole list, or an invalid place.
-            Some(from) => match PageEnd::of_position(self.within(&index, query, from)?).and_then(|p| p.after)
+            Some(from) => match PageEnd::of_position(self.within(&index, query, from)?)
+                .and_then(|p| p.after)
             {
                 None => return Ok(readable([], None)),
                 after => after,
@@ -253,7 +336,10 @@ impl Lists<'_> {
         let at = self.lookups.rows.location(&index, list);
         let keys = references_after(self.read_references(&index, &at).await?, after.as_ref());
         let (items, last) = self.follow(&index, &at, keys, limit).await?;
-        let place = last.map(|key| PageEnd { list: list.row().to_owned(), after: Some(key) });
+        let place = last.map(|key| PageEnd {
+            list: list.row().to_owned(),
+            after: Some(key),
+        });
         let continuation = place.map(|place| self.continuation(&index, query, &place));
         Ok(readable(items, continuation))
     }
@@ -266,8 +352,12 @@ impl Lists<'_> {
         from: Option<&Continuation>,
         limit: usize,
     ) -> Result<ReadablePage> {
-        let place = from.and_then(|from| PageEnd::of_position(self.within(index, query, from).ok()?));
-        let ReadablePage { page, mut unreadable } = match &place {
+        let place =
+            from.and_then(|from| PageEnd::of_position(self.within(index, query, from).ok()?));
+        let ReadablePage {
+            page,
+            mut unreadable,
+        } = match &place {
             None => self.lookups.read_rows(index, query, from).await?,
             Some(place) => self.rows_from(index, query, place).await?,
         };
@@ -280,28 +370,45 @@ impl Lists<'_> {
             .into_iter()
             .chain(unreadable.iter().map(|row| &row.key))
             .max();
-        let last = last.map(|key| PageEnd { list: key.row().to_owned(), after: None });
+        let last = last.map(|key| PageEnd {
+            list: key.row().to_owned(),
+            after: None,
+        });
         // Chunks have the index's id, too. They are read through the list that names them.
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
-        let (mut items, mut done, mut rows) = (Vec::new(), None::<RowKey>, rows.collect::<Vec<_>>());
+        let (mut items, mut done, mut rows) =
+            (Vec::new(), None::<RowKey>, rows.collect::<Vec<_>>());
         if limit == usize::MAX {
-            items = self.follow_lists(index, std::mem::take(&mut rows), place.as_ref()).await?;
+            items = self
+                .follow_lists(index, std::mem::take(&mut rows), place.as_ref())
+                .await?;
         }
         // With a limit one list after the other: nothing is read behind the limit. A page that ends early lists the unreadable rows up to
         // its end: the next page reads the rows from there again.
         for row in rows {
             if let Some(list) = done.filter(|_| items.len() >= limit) {
                 unreadable.retain(|other| other.key.row_key() <= list);
-                let place = PageEnd { list: list.to_string(), after: None };
+                let place = PageEnd {
+                    list: list.to_string(),
+                    after: None,
+                };
                 return Ok(with_unreadable(readable(items, on(place)), unreadable));
             }
-            let (at, list) = (self.lookups.rows.location(index, row.key()), row.key().row_key());
-            let keys = self.references_from_place(index, &at, &row, place.as_ref()).await?;
+            let (at, list) = (
+                self.lookups.rows.location(index, row.key()),
+                row.key().row_key(),
+            );
+            let keys = self
+                .references_from_place(index, &at, &row, place.as_ref())
+                .await?;
             let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
             items.extend(found);
             if let Some(key) = last {
                 unreadable.retain(|other| other.key.row_key() <= list);
-                let place = PageEnd { list: list.to_string(), after: Some(key) };
+                let place = PageEnd {
+                    list: list.to_string(),
+                    after: Some(key),
+                };
                 return Ok(with_unreadable(readable(items, on(place)), unreadable));
             }
             done = Some(list);
@@ -325,13 +432,23 @@ impl Lists<'_> {
         let references = stream::iter(lists).map(|row| async move {
             let at = self.lookups.rows.location(index, row.key());
             let keys = self.references_from_place(index, &at, &row, place).await?;
-            Ok::<_, Error>(keys.into_iter().map(|key| (at.clone(), key)).collect::<Vec<_>>())
+            Ok::<_, Error>(
+                keys.into_iter()
+                    .map(|key| (at.clone(), key))
+                    .collect::<Vec<_>>(),
+            )
         });
-        let references = references.buffered(self.lookups.rows.concurrency).try_concat().await?;
+        let references = references
+            .buffered(self.lookups.rows.concurrency)
+            .try_concat()
+            .await?;
         let reads = stream::iter(references)
             .map(|(at, key)| async move { self.follow_one(index, &at, key).await })
             .buffered(self.lookups.rows.concurrency);
-        reads.try_filter_map(|found| async move { Ok(found) }).try_collect().await
+        reads
+            .try_filter_map(|found| async move { Ok(found) })
+            .try_collect()
+            .await
     }
 
     /// The references of a list whose row was read, from a place on.
@@ -350,12 +467,21 @@ impl Lists<'_> {
     }
 
     /// The first page of the remaining lists that is not empty, or the last page.
-    async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &PageEnd) -> Result<ReadablePage> {
+    async fn rows_from(
+        &self,
+        index: &Index,
+        query: &IndexQuery,
+        place: &PageEnd,
+    ) -> Result<ReadablePage> {
         let query = query.clone().rows(&place.rows());
-        let (mut found, mut cycles) =
-            (self.lookups.read_rows(index, &query, None).await?, CycleDetector::default());
+        let (mut found, mut cycles) = (
+            self.lookups.read_rows(index, &query, None).await?,
+            CycleDetector::default(),
+        );
         while found.page.items.is_empty() && found.unreadable.is_empty() {
-            let Some(from) = found.page.continuation.take() else { break };
+            let Some(from) = found.page.continuation.take() else {
+                break;
+            };
             cycles.add(&from, 0)?;
             found = self.lookups.read_rows(index, &query, Some(&from)).await?;
         }
@@ -365,18 +491,34 @@ impl Lists<'_> {
     fn continuation(&self, index: &Index, query: &IndexQuery, place: &PageEnd) -> Continuation {
         let rows = self.lookups.rows;
         let (profile, table) = (rows.store.profile(), rows.table_of(index));
-        Continuation::new(profile, table, &within(index, query, rows.table), place.to_position())
+        Continuation::new(
+            profile,
+            table,
+            &within(index, query, rows.table),
+            place.to_position(),
+        )
     }
 
     /// The place of a continuation within lists.
-    fn within<'c>(&self, index: &Index, query: &IndexQuery, from: &'c Continuation) -> Result<&'c Position> {
+    fn within<'c>(
+        &self,
+        index: &Index,
+        query: &IndexQuery,
+        from: &'c Continuation,
+    ) -> Result<&'c Position> {
         let rows = self.lookups.rows;
-        from.position(rows.store.profile(), rows.table_of(index), &within(index, query, rows.table))
+        from.position(
+            rows.store.profile(),
+            rows.table_of(index),
+            &within(index, query, rows.table),
+        )
     }
 }
 
 fn within(index: &Index, query: &IndexQuery, table: &TableName) -> Query {
-    query.to_query(index, table).with_select(Select::new([MARKER]))
+    query
+        .to_query(index, table)
+        .with_select(Select::new([MARKER]))
 }
 
 /// The references after a key; references are in the order of keys.

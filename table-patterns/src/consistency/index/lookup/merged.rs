@@ -54,37 +54,63 @@ impl<'a> MergedLookup<'a> {
         let parts: Vec<_> = partitions.iter().map(part).collect();
         // All partitions share the permits, so their number does not multiply the requests under way.
         let (permits, sorts) = (Semaphore::new(self.lookups.rows.concurrency), query.sorts());
-        stream::try_unfold((self, parts, permits), move |(this, mut parts, permits)| async move {
-            this.lookups.check_order(sorts)?;
-            // The next entity is the smallest of the first entities of the partitions, so each partition that has not ended needs one.
-            if parts.iter().any(Part::needs_page) {
-                let index = this.rows_index().await?;
-                let ahead = parts.iter_mut().map(|part| this.read_ahead(&index, part, &permits));
-                try_join_all(ahead).await?;
-            }
-            // At equal row keys the partition that the caller has named first comes first.
-            let fronts = parts.iter().enumerate().filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
-            let Some(first) = fronts.min().map(|(_, n)| n) else { return Ok(None) };
-            let next = parts[first].ready.pop_front();
-            Ok(next.map(|(_, entity)| (entity, (this, parts, permits))))
-        })
+        stream::try_unfold(
+            (self, parts, permits),
+            move |(this, mut parts, permits)| async move {
+                this.lookups.check_order(sorts)?;
+                // The next entity is the smallest of the first entities of the partitions, so each partition that has not ended needs one.
+                if parts.iter().any(Part::needs_page) {
+                    let index = this.rows_index().await?;
+                    let ahead = parts
+                        .iter_mut()
+                        .map(|part| this.read_ahead(&index, part, &permits));
+                    try_join_all(ahead).await?;
+                }
+                // At equal row keys the partition that the caller has named first comes first.
+                let fronts = parts
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
+                let Some(first) = fronts.min().map(|(_, n)| n) else {
+                    return Ok(None);
+                };
+                let next = parts[first].ready.pop_front();
+                Ok(next.map(|(_, entity)| (entity, (this, parts, permits))))
+            },
+        )
     }
 
     /// A page of entities, with the row keys of their entries.
-    async fn page(&self, index: &Index, part: &Part, permits: &Semaphore) -> Result<Page<(RowKey, Entity)>> {
+    async fn page(
+        &self,
+        index: &Index,
+        part: &Part,
+        permits: &Semaphore,
+    ) -> Result<Page<(RowKey, Entity)>> {
         let Self { lookups, trust, .. } = self;
         let page = {
             let _permit = permits.acquire().await.ok();
-            lookups.read_rows(index, &part.query, part.from.as_ref()).await?.into_page()?
+            lookups
+                .read_rows(index, &part.query, part.from.as_ref())
+                .await?
+                .into_page()?
         };
         let resolved = stream::iter(page.items).map(|entry| async move {
             let row = entry.key().row_key();
             let _permit = permits.acquire().await.ok();
-            Ok::<_, Error>(lookups.resolve(index, entry, *trust).await?.map(|entity| (row, entity)))
+            Ok::<_, Error>(
+                lookups
+                    .resolve(index, entry, *trust)
+                    .await?
+                    .map(|entity| (row, entity)),
+            )
         });
         let resolved = resolved.buffered(lookups.rows.concurrency);
         let items = resolved.try_filter_map(|found| async move { Ok(found) });
-        Ok(Page { items: items.try_collect().await?, continuation: page.continuation })
+        Ok(Page {
+            items: items.try_collect().await?,
+            continuation: page.continuation,
+        })
     }
 
     /// The index, if it is readable and has a row for each entry.
@@ -105,7 +131,9 @@ impl<'a> MergedLookup<'a> {
     async fn read_ahead(&self, index: &Index, part: &mut Part, permits: &Semaphore) -> Result<()> {
         while part.needs_page() {
             let page = self.page(index, part, permits).await?;
-            page.continuation.iter().try_for_each(|next| part.cycles.add(next, page.items.len()))?;
+            page.continuation
+                .iter()
+                .try_for_each(|next| part.cycles.add(next, page.items.len()))?;
             part.ready.extend(page.items);
             part.from = page.continuation;
             part.done = part.from.is_none();

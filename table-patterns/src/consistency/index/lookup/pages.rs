@@ -27,7 +27,9 @@ impl<'a> Pages<'a> {
         trust: Trust,
         limit: usize,
     ) -> Result<Page<Entity>> {
-        self.readable_page(index, query, from, trust, limit).await?.into_page()
+        self.readable_page(index, query, from, trust, limit)
+            .await?
+            .into_page()
     }
 
     /// As [`page`](Self::page), with a list of the entities and entries that cannot be read.
@@ -42,8 +44,18 @@ impl<'a> Pages<'a> {
         let index = self.lookups.readable(index).await?;
         check_leads_to_entities(&index)?;
         match index.shape().is_list() {
-            true => Lists { lookups: self.lookups }.page_of_lists(&index, query, from, limit).await,
-            false => self.lookups.page_of_entries(&index, query, from, trust, limit).await,
+            true => {
+                Lists {
+                    lookups: self.lookups,
+                }
+                .page_of_lists(&index, query, from, limit)
+                .await
+            }
+            false => {
+                self.lookups
+                    .page_of_entries(&index, query, from, trust, limit)
+                    .await
+            }
         }
     }
 
@@ -56,9 +68,15 @@ impl<'a> Pages<'a> {
     ) -> impl Stream<Item = Result<Entity>> + Send + use<'a> {
         let start = Some((query.clone(), None, CycleDetector::default()));
         let pages = stream::try_unfold(start, move |at| async move {
-            let Some((query, from, mut cycles)) = at else { return Ok::<_, Error>(None) };
-            let page = self.page(index, &query, from.as_ref(), trust, usize::MAX).await?;
-            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
+            let Some((query, from, mut cycles)) = at else {
+                return Ok::<_, Error>(None);
+            };
+            let page = self
+                .page(index, &query, from.as_ref(), trust, usize::MAX)
+                .await?;
+            page.continuation
+                .iter()
+                .try_for_each(|next| cycles.add(next, page.items.len()))?;
             let next = page.continuation.map(|from| (query, Some(from), cycles));
             Ok(Some((stream::iter(page.items.into_iter().map(Ok)), next)))
         });

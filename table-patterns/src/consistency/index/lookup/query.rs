@@ -17,19 +17,30 @@ pub struct IndexQuery {
 impl IndexQuery {
     /// All entries of a partition.
     pub fn partition(partition: impl Into<String>) -> Self {
-        Self { partition: partition.into(), rows: None, top: None, sorts: false }
+        Self {
+            partition: partition.into(),
+            rows: None,
+            top: None,
+            sorts: false,
+        }
     }
 
     /// The same query in another partition.
     #[must_use]
     pub fn in_partition(self, partition: impl Into<String>) -> Self {
-        Self { partition: partition.into(), ..self }
+        Self {
+            partition: partition.into(),
+            ..self
+        }
     }
 
     /// Restricts to row keys with a prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
-        self.rows = Filter::and_maybe(self.rows.take(), Some(Filter::starts_with(Filter::ROW_KEY, prefix)));
+        self.rows = Filter::and_maybe(
+            self.rows.take(),
+            Some(Filter::starts_with(Filter::ROW_KEY, prefix)),
+        );
         self
     }
 
@@ -44,7 +55,11 @@ impl IndexQuery {
     /// Restricts to row keys in a range.
     #[must_use]
     pub fn rows(mut self, rows: &Range) -> Self {
-        let rows = KeyBounds { partition: Range::ALL, row: rows.clone() }.to_filter();
+        let rows = KeyBounds {
+            partition: Range::ALL,
+            row: rows.clone(),
+        }
+        .to_filter();
         self.rows = Filter::and_maybe(self.rows.take(), rows);
         self
     }
@@ -72,7 +87,11 @@ impl IndexQuery {
         let partition = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str());
         let of_index = Filter::eq(Entry::INDEX, &*index.entry_id(table));
         let filter = Filter::and_maybe(Some(partition), self.rows.clone()).map(|f| f.and(of_index));
-        Query { filter, select: None, top: self.top }
+        Query {
+            filter,
+            select: None,
+            top: self.top,
+        }
     }
 }
 

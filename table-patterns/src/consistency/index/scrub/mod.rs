@@ -45,9 +45,27 @@ impl<'a> Scrub<'a> {
         mode: ScrubMode,
     ) -> Self {
         let EntityChanges { rows, set, .. } = changes;
-        let shared = SharedScrub { rows, timing, index, mode };
-        let recount = Recount { rows, set, timing, index, mode };
-        Self { index, mode, rows, changes, shared, recount }
+        let shared = SharedScrub {
+            rows,
+            timing,
+            index,
+            mode,
+        };
+        let recount = Recount {
+            rows,
+            set,
+            timing,
+            index,
+            mode,
+        };
+        Self {
+            index,
+            mode,
+            rows,
+            changes,
+            shared,
+            recount,
+        }
     }
 
     /// See [`IndexedEntities::scrub_page`](super::IndexedEntities::scrub_page).
@@ -57,15 +75,29 @@ impl<'a> Scrub<'a> {
         report: &mut ScrubReport,
     ) -> Result<Option<ScrubCursor>> {
         if matches!(self.index.shape(), Shape::Summary { .. }) {
-            let partition = self.recount.next(cursor.partition.as_deref(), report).await?;
-            return Ok(partition.map(|p| ScrubCursor { partition: Some(p), ..ScrubCursor::default() }));
+            let partition = self
+                .recount
+                .next(cursor.partition.as_deref(), report)
+                .await?;
+            return Ok(partition.map(|p| ScrubCursor {
+                partition: Some(p),
+                ..ScrubCursor::default()
+            }));
         }
         if cursor.dangling_done {
             let at = self.missing(cursor.at.as_ref(), report).await?;
-            return Ok(at.map(|at| ScrubCursor { dangling_done: true, at: Some(at), partition: None }));
+            return Ok(at.map(|at| ScrubCursor {
+                dangling_done: true,
+                at: Some(at),
+                partition: None,
+            }));
         }
         let at = self.dangling(cursor.at.as_ref(), report).await?;
-        Ok(Some(ScrubCursor { dangling_done: at.is_none(), at, partition: None }))
+        Ok(Some(ScrubCursor {
+            dangling_done: at.is_none(),
+            at,
+            partition: None,
+        }))
     }
 
     /// Checks a page of entries. The order is essential: each row is read, **then** its entity, then the row is
@@ -76,7 +108,10 @@ impl<'a> Scrub<'a> {
         from: Option<&Continuation>,
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
-        let page = self.rows.page(self.index, &written_by(self.index, self.rows.table), from).await?;
+        let page = self
+            .rows
+            .page(self.index, &written_by(self.index, self.rows.table), from)
+            .await?;
         if self.index.shape().is_shared() {
             for row in page.items {
                 self.shared.check_row(row, report).await?;
@@ -85,7 +120,10 @@ impl<'a> Scrub<'a> {
         }
         report.entries += page.items.len();
         let checks = stream::iter(page.items).map(|entry| self.remove_if_dangling(entry));
-        let found: Vec<bool> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
+        let found: Vec<bool> = checks
+            .buffer_unordered(self.rows.concurrency)
+            .try_collect()
+            .await?;
         report.dangling += found.into_iter().filter(|dangling| *dangling).count();
         Ok(page.continuation)
     }
@@ -98,7 +136,9 @@ impl<'a> Scrub<'a> {
         }
         let at = self.rows.location(self.index, entry.key());
         let owner = self.rows.entity(&Entry::owner_of(&entry)?).await?;
-        if owner.map_or(Ok(false), |owner| self.index.has_entry_at(self.rows.table, &owner, &at))? {
+        if owner.map_or(Ok(false), |owner| {
+            self.index.has_entry_at(self.rows.table, &owner, &at)
+        })? {
             return Ok(false);
         }
         match self.mode {
@@ -128,16 +168,27 @@ impl<'a> Scrub<'a> {
             entities = self.shared.not_listed(entities).await?;
         }
         let checks = stream::iter(entities).map(|entity| self.check_entity(entity));
-        let found: Vec<EntryCheck> = checks.buffer_unordered(self.rows.concurrency).try_collect().await?;
-        report.missing += found.iter().filter(|found| **found == EntryCheck::Missing).count();
-        report.taken_keys += found.iter().filter(|found| **found == EntryCheck::Taken).count();
+        let found: Vec<EntryCheck> = checks
+            .buffer_unordered(self.rows.concurrency)
+            .try_collect()
+            .await?;
+        report.missing += found
+            .iter()
+            .filter(|found| **found == EntryCheck::Missing)
+            .count();
+        report.taken_keys += found
+            .iter()
+            .filter(|found| **found == EntryCheck::Taken)
+            .count();
         Ok(())
     }
 
     /// See [`IndexedEntities::check_sample`](super::IndexedEntities::check_sample).
     pub(super) async fn sample(&self, entries: &[Key], entities: &[Key]) -> Result<ScrubReport> {
         if matches!(self.index.shape(), Shape::Summary { .. }) {
-            return Err(Error::invalid_request("only a whole scrub compares sums and counts"));
+            return Err(Error::invalid_request(
+                "only a whole scrub compares sums and counts",
+            ));
         }
         let (rows, mut report) = (self.rows, ScrubReport::default());
         if rows.table_of(self.index) != rows.table {
@@ -145,7 +196,9 @@ impl<'a> Scrub<'a> {
         }
         // Each row is read now, and its entity after it: a row of an earlier read may be rightly gone.
         for key in entries {
-            let Some(row) = rows.entry(self.index, key).await? else { continue };
+            let Some(row) = rows.entry(self.index, key).await? else {
+                continue;
+            };
             if self.index.shape().is_shared() {
                 self.shared.check_row(row, &mut report).await?;
             } else {
@@ -156,7 +209,10 @@ impl<'a> Scrub<'a> {
         // Collected first: a closure over references would make the future of a scrub not `Send`.
         let reads: Vec<_> = entities.iter().map(|key| rows.entity(key)).collect();
         let reads = stream::iter(reads).buffer_unordered(rows.concurrency);
-        let found = reads.try_filter_map(|entity| future::ready(Ok(entity))).try_collect().await?;
+        let found = reads
+            .try_filter_map(|entity| future::ready(Ok(entity)))
+            .try_collect()
+            .await?;
         self.entities(found, &mut report).await?;
         Ok(report)
     }
@@ -179,17 +235,25 @@ impl<'a> Scrub<'a> {
         }
         let (mut is_missing, mut is_taken) = (false, false);
         for wanted in wanted {
-            let row = rows.store.get(&wanted.location.table, &wanted.location.key, None).await?;
+            let row = rows
+                .store
+                .get(&wanted.location.table, &wanted.location.key, None)
+                .await?;
             if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
                 continue;
             }
-            if row.as_ref().is_some_and(|row| !is_of_same_table(&wanted, row)) {
+            if row
+                .as_ref()
+                .is_some_and(|row| !is_of_same_table(&wanted, row))
+            {
                 // An entity, or an entry of another table's index.
                 is_taken = true;
                 continue;
             }
             let holders = row.as_ref().map(holders).transpose()?;
-            let is_anothers = holders.as_ref().is_some_and(|holders| !holders.contains(&wanted.owner));
+            let is_anothers = holders
+                .as_ref()
+                .is_some_and(|holders| !holders.contains(&wanted.owner));
             if holders.is_some_and(|holders| holders[1..].contains(&wanted.owner)) {
                 // A move has brought the entity here, and the move settles the entry.
                 continue;
@@ -203,7 +267,11 @@ impl<'a> Scrub<'a> {
             (true, _) => {
                 let again = rows.entity(entity.key()).await?;
                 let is_unchanged = again.is_some_and(|again| again.etag() == entity.etag());
-                Ok(if is_unchanged { EntryCheck::Taken } else { EntryCheck::InStep })
+                Ok(if is_unchanged {
+                    EntryCheck::Taken
+                } else {
+                    EntryCheck::InStep
+                })
             }
             (false, true) => self.add_missing(entity).await,
             (false, false) => Ok(EntryCheck::InStep),
@@ -214,7 +282,9 @@ impl<'a> Scrub<'a> {
     /// entry could arrive after a later write of the entity has removed the entry.
     async fn add_missing(&self, entity: Entity) -> Result<EntryCheck> {
         let again = self.rows.entity(entity.key()).await?;
-        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(EntryCheck::InStep) };
+        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else {
+            return Ok(EntryCheck::InStep);
+        };
         if self.mode == ScrubMode::Report {
             return Ok(EntryCheck::Missing);
         }
@@ -241,14 +311,21 @@ enum EntryCheck {
 
 /// Whether a row is an entry of an index of the same table.
 fn is_of_same_table(wanted: &Entry, row: &Entity) -> bool {
-    Entry::index_of(row).is_some_and(|index| split_entry_id(index).1 == split_entry_id(&wanted.index).1)
+    Entry::index_of(row)
+        .is_some_and(|index| split_entry_id(index).1 == split_entry_id(&wanted.index).1)
 }
 
 /// Whether a row is the entry: the same owner and payload, and no property of an older payload.
 fn agrees(wanted: &Entry, row: &Entity) -> bool {
     let wanted = wanted.to_entity();
-    let payload = row.properties().iter().filter(|p| !is_unique_row_property(p.name()));
+    let payload = row
+        .properties()
+        .iter()
+        .filter(|p| !is_unique_row_property(p.name()));
     // The comparison includes marks: an older entry with a plaintext value of an encrypted property is written again.
-    wanted.properties().iter().all(|p| row.properties().find(p.name()) == Some(p))
+    wanted
+        .properties()
+        .iter()
+        .all(|p| row.properties().find(p.name()) == Some(p))
         && payload.count() == wanted.properties().iter().count()
 }

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::TryStreamExt as _;
 use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX};
 use table_core::query::{Filter, Query, Select};
-use table_core::store::{CycleDetector, Error, GroupTransaction, Operation, Result, TableStoreExt as _};
+use table_core::store::{
+    CycleDetector, Error, GroupTransaction, Operation, Result, TableStoreExt as _,
+};
 
 use super::report::{ScrubMode, ScrubReport, check_complete};
 use crate::entry::shared::{Summary, put};
@@ -34,8 +36,14 @@ pub(crate) struct Recount<'a> {
 
 impl Recount<'_> {
     /// Recounts the partition after `after`; its PartitionKey, or `None` after the last partition.
-    pub(crate) async fn next(&self, after: Option<&str>, report: &mut ScrubReport) -> Result<Option<String>> {
-        let Some(partition) = self.partition_after(after).await? else { return Ok(None) };
+    pub(crate) async fn next(
+        &self,
+        after: Option<&str>,
+        report: &mut ScrubReport,
+    ) -> Result<Option<String>> {
+        let Some(partition) = self.partition_after(after).await? else {
+            return Ok(None);
+        };
         self.recount(&partition, report).await?;
         Ok(Some(partition))
     }
@@ -52,9 +60,15 @@ impl Recount<'_> {
         let (mut least, mut from): (Option<PartitionKey>, _) = (None, None);
         let mut cycles = CycleDetector::default();
         loop {
-            let page_query = if sorted { query.clone().with_top(1) } else { query.clone() };
+            let page_query = if sorted {
+                query.clone().with_top(1)
+            } else {
+                query.clone()
+            };
             let page = self.rows.table_page(&page_query, from.as_ref()).await?;
-            page.continuation.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
+            page.continuation
+                .iter()
+                .try_for_each(|next| cycles.add(next, page.items.len()))?;
             for key in page.items.iter().map(Entity::key) {
                 if key.partition().starts_with(SYSTEM_PREFIX) {
                     if sorted {
@@ -93,8 +107,17 @@ impl Recount<'_> {
             }
             let mut open = false;
             let mut corrections = Vec::new();
-            let keys: BTreeSet<_> = before.keys().chain(after.keys()).chain(wanted.keys()).collect();
-            for key in keys.into_iter().filter(|key| !settled.contains(*key)).cloned().collect::<Vec<_>>() {
+            let keys: BTreeSet<_> = before
+                .keys()
+                .chain(after.keys())
+                .chain(wanted.keys())
+                .collect();
+            for key in keys
+                .into_iter()
+                .filter(|key| !settled.contains(*key))
+                .cloned()
+                .collect::<Vec<_>>()
+            {
                 let etag = |rows: &Rows| rows.get(&key).and_then(|row| row.etag().cloned());
                 if etag(&before) != etag(&after) {
                     open = true;
@@ -102,7 +125,11 @@ impl Recount<'_> {
                 }
                 match correction(self.index, &key, after.get(&key), wanted.get(&key))? {
                     None => drop(settled.insert(key)),
-                    Some(Correction { was_there, is_wanted, .. }) if self.mode == ScrubMode::Report => {
+                    Some(Correction {
+                        was_there,
+                        is_wanted,
+                        ..
+                    }) if self.mode == ScrubMode::Report => {
                         report.dangling += usize::from(was_there && !is_wanted);
                         report.missing += usize::from(is_wanted);
                         settled.insert(key);
@@ -114,7 +141,9 @@ impl Recount<'_> {
                     }
                 }
             }
-            open |= self.correct(partition, corrections, &mut settled, report).await?;
+            open |= self
+                .correct(partition, corrections, &mut settled, report)
+                .await?;
             if !open {
                 return Ok(());
             }
@@ -128,8 +157,15 @@ impl Recount<'_> {
     async fn summary_rows(&self, partition: &str) -> Result<Rows> {
         let of_index = Filter::eq(Entry::INDEX, self.index.id());
         let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(of_index);
-        let rows = self.rows.store.query_all(self.rows.table, &Query::new().with_filter(filter)).await?;
-        Ok(rows.into_iter().map(|row| (row.key().clone(), row)).collect())
+        let rows = self
+            .rows
+            .store
+            .query_all(self.rows.table, &Query::new().with_filter(filter))
+            .await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| (row.key().clone(), row))
+            .collect())
     }
 
     /// Sends corrections in groups; whether one of them conflicted with another writer.
@@ -142,7 +178,8 @@ impl Recount<'_> {
     ) -> Result<bool> {
         let mut open = false;
         while !corrections.is_empty() {
-            let mut group = GroupTransaction::new(PartitionKey::new(partition)?, self.rows.store.profile());
+            let mut group =
+                GroupTransaction::new(PartitionKey::new(partition)?, self.rows.store.profile());
             for correction in &corrections {
                 if !group.fits(&correction.operation) {
                     break;
@@ -155,7 +192,11 @@ impl Recount<'_> {
             match self.set.while_valid(self.timing, check, sent).await {
                 Ok(_) => {
                     for correction in corrections.drain(..taken) {
-                        let Correction { was_there, is_wanted, .. } = correction;
+                        let Correction {
+                            was_there,
+                            is_wanted,
+                            ..
+                        } = correction;
                         report.missing += usize::from(is_wanted && was_there);
                         report.dangling += usize::from(!is_wanted);
                         // A row that was just inserted with zeros is counted in the next round.
@@ -165,7 +206,9 @@ impl Recount<'_> {
                     }
                 }
                 Err(error) if error.is_conflict() => {
-                    let Some(failed) = error.failed_index() else { return Err(error) };
+                    let Some(failed) = error.failed_index() else {
+                        return Err(error);
+                    };
                     drop(corrections.remove(failed));
                     open = true;
                 }
@@ -207,7 +250,11 @@ fn correction(
             put(wanted.to_row(key.clone(), index.id()), Some(row.version()?))
         }
     };
-    Ok(Some(Correction { operation, was_there, is_wanted }))
+    Ok(Some(Correction {
+        operation,
+        was_there,
+        is_wanted,
+    }))
 }
 
 /// The entities of a partition, and the summaries that they should have.

@@ -58,7 +58,11 @@ impl fmt::Display for ScrubCursor {
         if let Some(partition) = &self.partition {
             return write!(f, "after {partition}");
         }
-        f.write_str(if self.dangling_done { "missing" } else { "dangling" })?;
+        f.write_str(if self.dangling_done {
+            "missing"
+        } else {
+            "dangling"
+        })?;
         self.at.as_ref().map_or(Ok(()), |at| write!(f, " {at}"))
     }
 }
@@ -67,15 +71,23 @@ impl FromStr for ScrubCursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
-        let at =
-            |done| Ok(Self { dangling_done: done, at: rest.map(str::parse).transpose()?, partition: None });
+        let (kind, rest) = text
+            .split_once(' ')
+            .map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let at = |done| {
+            Ok(Self {
+                dangling_done: done,
+                at: rest.map(str::parse).transpose()?,
+                partition: None,
+            })
+        };
         match (kind, rest) {
             ("dangling", _) => at(false),
             ("missing", _) => at(true),
-            ("after", Some(partition)) => {
-                Ok(Self { partition: Some(partition.to_owned()), ..Self::default() })
-            }
+            ("after", Some(partition)) => Ok(Self {
+                partition: Some(partition.to_owned()),
+                ..Self::default()
+            }),
             _ => Err(Error::invalid_request(format!(
                 "{text:?} is not the cursor of a scrub: pass the text exactly as `ScrubCursor` printed it"
             ))),

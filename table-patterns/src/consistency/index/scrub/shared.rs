@@ -8,7 +8,9 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
 use super::report::{ScrubMode, ScrubReport};
-use crate::entry::shared::{ListRow, Members, Merge, contended, copies_agree, copy_owner, is_chunk, list_of};
+use crate::entry::shared::{
+    ListRow, Members, Merge, contended, copies_agree, copy_owner, is_chunk, list_of,
+};
 use crate::entry::{Index, Location, Shape};
 use crate::index::rows::IndexedRows;
 use crate::journal::{Lease, Timing};
@@ -61,7 +63,9 @@ impl SharedScrub<'_> {
             ScrubMode::Repair => {
                 // Within a lease: a blob that is named after the lease may have been collected before.
                 let lease = Lease::start(self.timing);
-                self.timing.until(lease.cut_off(), self.remove_entries(&at, dangling)).await?
+                self.timing
+                    .until(lease.cut_off(), self.remove_entries(&at, dangling))
+                    .await?
             }
         };
         Ok(())
@@ -95,7 +99,9 @@ impl SharedScrub<'_> {
         match self.rows.shared.members_of(at, row).await {
             Ok(members) => Ok(members.as_ref().and_then(Members::keys)),
             // A list in a newer format is not damaged: the program that wrote it can read it.
-            Err(error) if error.is_transient() || error.is_ambiguous() || is_unsupported(&error) => {
+            Err(error)
+                if error.is_transient() || error.is_ambiguous() || is_unsupported(&error) =>
+            {
                 Err(error)
             }
             Err(_) => Ok(None),
@@ -110,7 +116,9 @@ impl SharedScrub<'_> {
             let there = entity.map_or(Ok(false), has_entry)?;
             Ok((!there).then_some(owner))
         });
-        let found = checks.buffered(self.rows.concurrency).try_filter_map(|found| async move { Ok(found) });
+        let found = checks
+            .buffered(self.rows.concurrency)
+            .try_filter_map(|found| async move { Ok(found) });
         found.try_collect().await
     }
 
@@ -120,7 +128,8 @@ impl SharedScrub<'_> {
     async fn remove_entries(&self, at: &Location, mut owners: Vec<Key>) -> Result<usize> {
         let (index, shared) = (self.index, self.rows.shared);
         for round in 0..ROUNDS {
-            let mut merge = Merge::new(at.clone(), self.rows.entry_id(index), index.shape().clone());
+            let mut merge =
+                Merge::new(at.clone(), self.rows.entry_id(index), index.shape().clone());
             merge.gone = owners;
             let prepared = shared.prepare(&merge).await?;
             owners = self.owners_without_entry(at, merge.gone.clone()).await?;
@@ -170,7 +179,10 @@ impl SharedScrub<'_> {
         let mut by_list: BTreeMap<Location, Vec<Entity>> = BTreeMap::new();
         for entity in entities {
             for entry in index.entries(rows.table, &entity)? {
-                by_list.entry(entry.location).or_default().push(entity.clone());
+                by_list
+                    .entry(entry.location)
+                    .or_default()
+                    .push(entity.clone());
             }
         }
         let reads = stream::iter(by_list).map(|(at, entities)| async move {
@@ -191,10 +203,16 @@ impl SharedScrub<'_> {
 
     /// Whether the targets of an entity's copies have the copied properties; `None` if no target exists.
     pub(super) async fn copies_agree(&self, entity: &Entity) -> Result<Option<bool>> {
-        let Shape::Copy { prefix, fields } = self.index.shape() else { return Ok(None) };
+        let Shape::Copy { prefix, fields } = self.index.shape() else {
+            return Ok(None);
+        };
         let mut agree = None;
         for entry in self.index.entries(self.rows.table, entity)? {
-            let target = self.rows.store.get(&entry.location.table, &entry.location.key, None).await?;
+            let target = self
+                .rows
+                .store
+                .get(&entry.location.table, &entry.location.key, None)
+                .await?;
             if let Some(target) = target {
                 let same = copies_agree(&target, &entry, prefix, fields);
                 agree = Some(same && agree != Some(false));

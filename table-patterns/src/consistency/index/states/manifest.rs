@@ -2,7 +2,8 @@
 
 use table_core::manifest::{EntityType, IndexState, Manifest, RefusedRow, StoredIndex, StoredType};
 use table_core::model::{
-    ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef,
+    ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName,
+    ValueRef,
 };
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore};
@@ -31,7 +32,9 @@ impl Loaded {
     /// The definition with this id or name that is not in force.
     pub(crate) fn not_in_force(&self, name: &str) -> Option<&StoredIndex> {
         let all = &self.manifest.not_in_force;
-        all.iter().find(|index| index.id() == name).or_else(|| all.iter().find(|index| index.name == name))
+        all.iter()
+            .find(|index| index.id() == name)
+            .or_else(|| all.iter().find(|index| index.name == name))
     }
 
     /// The generation with this id, if it is in force.
@@ -41,10 +44,17 @@ impl Loaded {
 
     /// The encrypted properties of all types whose rows may be of this type.
     pub(crate) fn encrypted_of<'l>(&'l self, entity: &EntityType) -> impl Iterator<Item = &'l str> {
-        let meets =
-            |stored: &&StoredType| stored.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity));
+        let meets = |stored: &&StoredType| {
+            stored
+                .entity
+                .as_ref()
+                .is_none_or(|of| !of.is_disjoint_from(entity))
+        };
         let types: Vec<_> = self.manifest.types.iter().filter(meets).collect();
-        types.into_iter().flat_map(|stored| &stored.encrypted).map(String::as_str)
+        types
+            .into_iter()
+            .flat_map(|stored| &stored.encrypted)
+            .map(String::as_str)
     }
 }
 
@@ -56,18 +66,32 @@ impl ManifestRows<'_> {
         let row = manifest.other(TableRow::NAME);
         let table = row.map(|row| {
             // Of a damaged row, only the version counts: a program that extends the row writes it again.
-            let damaged = TableRow { etag: row.etag().cloned(), ..TableRow::default() };
+            let damaged = TableRow {
+                etag: row.etag().cloned(),
+                ..TableRow::default()
+            };
             TableRow::read(row).unwrap_or(damaged)
         });
-        let processes =
-            manifest.others.iter().filter_map(|row| ProcessRow::read(row).ok().flatten()).collect();
-        Ok(Loaded { table: table.unwrap_or_default(), manifest, processes })
+        let processes = manifest
+            .others
+            .iter()
+            .filter_map(|row| ProcessRow::read(row).ok().flatten())
+            .collect();
+        Ok(Loaded {
+            table: table.unwrap_or_default(),
+            manifest,
+            processes,
+        })
     }
 
     /// Reads the row of one index in force, by its id. As many requests as [`load`](Self::load).
     pub(crate) async fn index(&self, id: &str) -> Result<Option<StoredIndex>> {
         let loaded = self.load().await?;
-        Ok(loaded.manifest.indexes.into_iter().find(|index| index.id() == id))
+        Ok(loaded
+            .manifest
+            .indexes
+            .into_iter()
+            .find(|index| index.id() == id))
     }
 
     /// Whether the table holds only system rows. 1 request.
@@ -87,7 +111,14 @@ impl ManifestRows<'_> {
     }
 
     async fn has_none(&self, filter: Filter) -> Result<bool> {
-        let page = self.store.query(self.table, &Query::new().with_filter(filter).with_top(1), None).await?;
+        let page = self
+            .store
+            .query(
+                self.table,
+                &Query::new().with_filter(filter).with_top(1),
+                None,
+            )
+            .await?;
         Ok(page.items.is_empty() && page.continuation.is_none())
     }
 
@@ -99,7 +130,8 @@ impl ManifestRows<'_> {
         types: &[StoredType],
         indexes: &[StoredIndex],
     ) -> Result<bool> {
-        let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
+        let mut group =
+            GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
         // Under the row's ETag, also where the row stays the same: every program that opens the table for the first time or declares an index
         // writes this row, so one of two concurrent programs starts again with what the other one has declared.
         group.push(row.operation()?)?;
@@ -131,22 +163,36 @@ impl ManifestRows<'_> {
 
     /// Makes a definition a new one: delete-only, with this id. Writes the table's row too, as [`declare`](Self::declare) does. `false` if
     /// another program wrote one of the two rows first. 1 request.
-    pub(crate) async fn renew(&self, row: &TableRow, index: &mut StoredIndex, renewal: Uuid) -> Result<bool> {
-        let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
+    pub(crate) async fn renew(
+        &self,
+        row: &TableRow,
+        index: &mut StoredIndex,
+        renewal: Uuid,
+    ) -> Result<bool> {
+        let mut group =
+            GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
         group.push(row.operation()?)?;
-        group.push(Operation::Merge(index.renewal_patch(renewal)?, condition(index)?))?;
+        group.push(Operation::Merge(
+            index.renewal_patch(renewal)?,
+            condition(index)?,
+        ))?;
         let written = match self.store.transact(self.table, group).await {
             Err(e) if e.is_conflict() => return Ok(false),
             other => other?,
         };
         index.etag = written.into_iter().nth(1).and_then(|written| written.etag);
-        (index.state, index.progress, index.renewal) = (IndexState::DeleteOnly, None, Some(renewal));
+        (index.state, index.progress, index.renewal) =
+            (IndexState::DeleteOnly, None, Some(renewal));
         Ok(true)
     }
 
     /// Deletes a row, unless it is gone. 1 request.
     pub(crate) async fn remove_row(&self, key: &Key) -> Result<()> {
-        match self.store.write(self.table, Operation::Delete(key.clone(), IfMatch::Any)).await {
+        match self
+            .store
+            .write(self.table, Operation::Delete(key.clone(), IfMatch::Any))
+            .await
+        {
             Err(e) if e.is_gone() => Ok(()),
             other => other.map(drop),
         }
@@ -165,7 +211,11 @@ impl ManifestRows<'_> {
 
 /// The condition that the row of an index has not changed since the read.
 fn condition(index: &StoredIndex) -> Result<IfMatch> {
-    index.etag.as_ref().map(IfMatch::from).ok_or_else(|| Error::missing_etag(&index.id()))
+    index
+        .etag
+        .as_ref()
+        .map(IfMatch::from)
+        .ok_or_else(|| Error::missing_etag(&index.id()))
 }
 
 const DURATIONS: [&str; 3] = ["LongestCache", "LongestRequest", "LongestLease"];
@@ -195,7 +245,12 @@ impl TableRow {
     /// What a process adds to the row; `durations` is zero for a process with a row of its own.
     pub(crate) fn of(has_blobs: bool, any_type: bool, durations: Durations) -> Self {
         let blobs = has_blobs.then(|| Uuid::new_v4().simple().to_string());
-        Self { durations, any_type, blobs, etag: None }
+        Self {
+            durations,
+            any_type,
+            blobs,
+            etag: None,
+        }
     }
 
     /// Whether no program has opened the table yet.
@@ -221,11 +276,18 @@ impl TableRow {
         };
         // At most the durations of a process: sweeps and changes of states wait for them, and any client of the table can write the row.
         let durations = Durations::read(row, DURATIONS)?.believed();
-        Ok(Self { durations, any_type, blobs, etag: row.etag().cloned() })
+        Ok(Self {
+            durations,
+            any_type,
+            blobs,
+            etag: row.etag().cloned(),
+        })
     }
 
     pub(crate) fn to_entity(&self) -> Result<Entity> {
-        let row = self.durations.on(Entity::new(MANIFEST_PARTITION, Self::NAME)?, DURATIONS);
+        let row = self
+            .durations
+            .on(Entity::new(MANIFEST_PARTITION, Self::NAME)?, DURATIONS);
         let mut row = row.with(ANY_TYPE, self.any_type);
         if let Some(id) = &self.blobs {
             row.properties_mut().set(BLOBS, id.as_str());
@@ -246,7 +308,11 @@ impl TableRow {
 impl ManifestRows<'_> {
     /// Extends the row that was read by `more`, and returns the result. No request if the row has all of it
     /// already, otherwise 1; 2 more for each conflict with another process.
-    pub(crate) async fn extend_table_row(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
+    pub(crate) async fn extend_table_row(
+        &self,
+        mut found: TableRow,
+        more: &TableRow,
+    ) -> Result<TableRow> {
         for _ in 0..ROUNDS {
             let wanted = found.with(more);
             // The first program to open the table writes the row, even without any value: `is_new` is false from then on.
@@ -269,7 +335,11 @@ impl ManifestRows<'_> {
         for row in gone {
             let key = row.id.key()?;
             let etag = row.etag.clone().ok_or_else(|| Error::missing_etag(&key))?;
-            match self.store.write(self.table, Operation::Delete(key, IfMatch::Exactly(etag))).await {
+            match self
+                .store
+                .write(self.table, Operation::Delete(key, IfMatch::Exactly(etag)))
+                .await
+            {
                 // The process has written its row again, or another process removed it.
                 Err(e) if e.is_conflict() => {}
                 other => other.map(drop)?,
@@ -284,7 +354,11 @@ pub(crate) fn refused_rows(manifest: &Manifest) -> Vec<RefusedRow> {
     let mut refused = manifest.refused.clone();
     for row in &manifest.others {
         let is_table = row.key().row() == TableRow::NAME;
-        let read = if is_table { TableRow::read(row).map(drop) } else { ProcessRow::read(row).map(drop) };
+        let read = if is_table {
+            TableRow::read(row).map(drop)
+        } else {
+            ProcessRow::read(row).map(drop)
+        };
         refused.extend(read.err().map(|reason| RefusedRow::new(row.key(), &reason)));
     }
     refused

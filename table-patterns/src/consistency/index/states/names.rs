@@ -13,8 +13,9 @@ use crate::entry::{Index, Shape};
 pub(crate) fn check_names(indexes: &[Index]) -> Result<()> {
     for (n, index) in indexes.iter().enumerate() {
         let (name, entity) = (index.name(), &index.definition().entity);
-        let same =
-            |other: &&Index| other.name() == name && !other.definition().entity.is_disjoint_from(entity);
+        let same = |other: &&Index| {
+            other.name() == name && !other.definition().entity.is_disjoint_from(entity)
+        };
         if indexes[..n].iter().any(|other| same(&other)) {
             return Err(Error::invalid_request(format!(
                 "two indexes of the same entities have the name '{name}': rename one of them"
@@ -35,8 +36,9 @@ pub(crate) fn check_generations(
     table: &TableName,
 ) -> Result<()> {
     // An index in an unknown format could have any row.
-    let can_share =
-        |other: Option<&IndexDefinition>| other.is_none_or(|other| can_share_rows(other, definition));
+    let can_share = |other: Option<&IndexDefinition>| {
+        other.is_none_or(|other| can_share_rows(other, definition))
+    };
     if known.manifest.indexes.len() >= limits::INDEX_DEFINITIONS {
         return Err(Error::invalid_request(format!(
             "the table '{table}' has {} indexes, and at most {} are allowed: drop one before '{}' is added",
@@ -45,8 +47,14 @@ pub(crate) fn check_generations(
             definition.name
         )));
     }
-    let named = known.manifest.indexes.iter().filter(|stored| stored.name == *definition.name);
-    let Some(stored) = { named }.find(|stored| can_share(stored.definition.as_ref())) else { return Ok(()) };
+    let named = known
+        .manifest
+        .indexes
+        .iter()
+        .filter(|stored| stored.name == *definition.name);
+    let Some(stored) = { named }.find(|stored| can_share(stored.definition.as_ref())) else {
+        return Ok(());
+    };
     let (id, name) = (stored.id(), &definition.name);
     let part = if matches!(definition.shape, Shape::Copy { .. }) {
         "prefix"
@@ -62,7 +70,16 @@ pub(crate) fn check_generations(
 /// Whether entries of two indexes could have the same row; for copies, the same property of an entity.
 fn can_share_rows(one: &IndexDefinition, other: &IndexDefinition) -> bool {
     match (&one.shape, &other.shape) {
-        (Shape::Copy { prefix: a, fields: f }, Shape::Copy { prefix: b, fields: g }) => {
+        (
+            Shape::Copy {
+                prefix: a,
+                fields: f,
+            },
+            Shape::Copy {
+                prefix: b,
+                fields: g,
+            },
+        ) => {
             let names = copied_names(a, f);
             copied_names(b, g).iter().any(|name| names.contains(name))
         }

@@ -19,7 +19,9 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use table_core::model::{ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, TableName, Ticks, ValueRef};
+use table_core::model::{
+    ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, TableName, Ticks, ValueRef,
+};
 use table_core::store::{Error, Operation, Result, TableStore};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -54,7 +56,10 @@ impl ProcessId {
     }
 
     fn of(key: &Key) -> Option<Self> {
-        key.row().strip_prefix(ROWS).and_then(|id| Uuid::parse_str(id).ok()).map(Self)
+        key.row()
+            .strip_prefix(ROWS)
+            .and_then(|id| Uuid::parse_str(id).ok())
+            .map(Self)
     }
 }
 
@@ -85,11 +90,19 @@ impl Durations {
     }
 
     /// The longest durations of a process: longer ones are refused when it opens a table.
-    const LONGEST: Self = Self { cache: LONGEST_LEASE, request: LONGEST_LEASE, lease: LONGEST_LEASE };
+    const LONGEST: Self = Self {
+        cache: LONGEST_LEASE,
+        request: LONGEST_LEASE,
+        lease: LONGEST_LEASE,
+    };
 
     /// These durations, at most the durations that a process can have.
     pub(super) fn believed(self) -> Self {
-        let Self { cache, request, lease } = Self::LONGEST;
+        let Self {
+            cache,
+            request,
+            lease,
+        } = Self::LONGEST;
         Self {
             cache: self.cache.min(cache),
             request: self.request.min(request),
@@ -100,12 +113,18 @@ impl Durations {
     /// Reads the durations that [`on`](Self::on) has set.
     pub(super) fn read(row: &Entity, [cache, request, lease]: [&str; 3]) -> Result<Self> {
         let millis = |name| read_millis(row, name);
-        Ok(Self { cache: millis(cache)?, request: millis(request)?, lease: millis(lease)? })
+        Ok(Self {
+            cache: millis(cache)?,
+            request: millis(request)?,
+            lease: millis(lease)?,
+        })
     }
 
     /// Sets the durations as properties of these names, in milliseconds.
     pub(super) fn on(self, row: Entity, [cache, request, lease]: [&str; 3]) -> Entity {
-        let row = row.with(cache, millis(self.cache)).with(request, millis(self.request));
+        let row = row
+            .with(cache, millis(self.cache))
+            .with(request, millis(self.request));
         row.with(lease, millis(self.lease))
     }
 
@@ -117,15 +136,26 @@ impl Durations {
     /// The time for which a row is valid: at least twice the lease, so that a lease that begins in the first
     /// half of a heartbeat ends within the heartbeat.
     fn heartbeat(self) -> Duration {
-        self.cache.saturating_mul(10).max(self.lease).saturating_mul(2)
+        self.cache
+            .saturating_mul(10)
+            .max(self.lease)
+            .saturating_mul(2)
     }
 }
 
 /// Reads a duration in milliseconds from a manifest row.
 fn read_millis(row: &Entity, name: &str) -> Result<Duration> {
     match row.get(name) {
-        Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
-        _ => Err(Error::decode("manifest", row.key(), name, "milliseconds", "something else")),
+        Some(ValueRef::Int64(millis)) if millis >= 0 => {
+            Ok(Duration::from_millis(millis.unsigned_abs()))
+        }
+        _ => Err(Error::decode(
+            "manifest",
+            row.key(),
+            name,
+            "milliseconds",
+            "something else",
+        )),
     }
 }
 
@@ -143,7 +173,9 @@ pub(crate) struct ProcessRow {
 impl ProcessRow {
     /// Reads the row of a process; `None` for any other row.
     pub(crate) fn read(row: &Entity) -> Result<Option<Self>> {
-        let Some(id) = ProcessId::of(row.key()) else { return Ok(None) };
+        let Some(id) = ProcessId::of(row.key()) else {
+            return Ok(None);
+        };
         Ok(Some(Self {
             id,
             durations: Durations::read(row, DURATIONS)?,
@@ -160,14 +192,17 @@ impl ProcessRow {
 
     /// Whether no process can have written the row: its durations are longer than the durations of any process. State changes would wait for them.
     fn is_impossible(&self) -> bool {
-        self.durations != self.durations.believed() || self.heartbeat > Durations::LONGEST.heartbeat()
+        self.durations != self.durations.believed()
+            || self.heartbeat > Durations::LONGEST.heartbeat()
     }
 
     /// Whether the row is so much older than a row written at `written` that its process has ended, whatever
     /// the clock of that process says.
     fn is_long_ago(&self, written: Option<Ticks>) -> bool {
         let long = self.lifetime().saturating_add(LONG_AGO);
-        self.at.zip(written).is_some_and(|(at, written)| after(at, long) <= written)
+        self.at
+            .zip(written)
+            .is_some_and(|(at, written)| after(at, long) <= written)
     }
 
     /// A row that is unchanged for this time is the row of an ended process.
@@ -194,10 +229,15 @@ impl Watch {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut active, mut gone) = (Vec::new(), Vec::new());
         // The store's clock, by the row that this process has written last: the one clock that has set all of the rows' times.
-        let written = rows.iter().find(|row| Some(row.id) == own).and_then(|row| row.at);
+        let written = rows
+            .iter()
+            .find(|row| Some(row.id) == own)
+            .and_then(|row| row.at);
         let mut next = HashMap::with_capacity(rows.len());
         for row in rows {
-            let before = seen.get(&row.id).filter(|(etag, _)| etag.is_some() && *etag == row.etag);
+            let before = seen
+                .get(&row.id)
+                .filter(|(etag, _)| etag.is_some() && *etag == row.etag);
             // A row without an ETag, or with another one than before, is observed from the beginning.
             let since = before.map_or_else(Instant::now, |(_, since)| *since);
             let unchanged = asked.saturating_duration_since(since);
@@ -233,7 +273,11 @@ struct Registered {
 
 impl Registration {
     pub(crate) fn new(durations: Durations) -> Self {
-        Self { durations, row: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Self {
+            durations,
+            row: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     fn row(&self) -> MutexGuard<'_, Option<Registered>> {
@@ -250,7 +294,9 @@ impl Registration {
         // states and requests end (`lifetime`), from the moment at which they have *seen* the row. So a process has stopped long before an
         // observer takes it for ended, without a comparison of two clocks.
         let half = self.durations.heartbeat() / 2;
-        self.row().as_ref().is_some_and(|row| asked < row.sent + half)
+        self.row()
+            .as_ref()
+            .is_some_and(|row| asked < row.sent + half)
     }
 
     /// Writes the row under its last known ETag, so that a delayed request of this process cannot overwrite a
@@ -305,19 +351,31 @@ mod tests {
             request: Duration::from_secs(60),
             lease: Duration::from_secs(300),
         };
-        let entity = ProcessRow::to_entity(ProcessId(Uuid::from_u64_pair(0, id)), durations).unwrap();
-        ProcessRow::read(&entity.with_system(Some(ETag::from_version(version)), None)).unwrap().unwrap()
+        let entity =
+            ProcessRow::to_entity(ProcessId(Uuid::from_u64_pair(0, id)), durations).unwrap();
+        ProcessRow::read(&entity.with_system(Some(ETag::from_version(version)), None))
+            .unwrap()
+            .unwrap()
     }
 
     /// A planted row does not make a change of state wait for as long as it says.
     #[tokio::test(start_paused = true)]
     async fn a_row_with_durations_that_no_process_has_is_gone() {
         let sound = row(1, 1);
-        let lease = Durations { lease: Duration::from_millis(i64::MAX as u64), ..sound.durations };
+        let lease = Durations {
+            lease: Duration::from_millis(i64::MAX as u64),
+            ..sound.durations
+        };
         let rows = [
             sound.clone(),
-            ProcessRow { durations: lease, ..row(2, 1) },
-            ProcessRow { heartbeat: lease.lease, ..row(3, 1) },
+            ProcessRow {
+                durations: lease,
+                ..row(2, 1)
+            },
+            ProcessRow {
+                heartbeat: lease.lease,
+                ..row(3, 1)
+            },
         ];
         assert_eq!(gone(&Watch::default(), &rows), [2, 3]);
     }
@@ -332,7 +390,11 @@ mod tests {
     #[test]
     fn a_row_has_its_heartbeat() {
         let row = row(1, 1);
-        assert_eq!(row.heartbeat, Duration::from_secs(600), "ten times the cache, and the lease, twice");
+        assert_eq!(
+            row.heartbeat,
+            Duration::from_secs(600),
+            "ten times the cache, and the lease, twice"
+        );
         assert_eq!(row.lifetime(), Duration::from_secs(600 + 30 + 60));
         let other = Entity::new(MANIFEST_PARTITION, "table").unwrap();
         assert_eq!(ProcessRow::read(&other).unwrap(), None);
@@ -343,13 +405,24 @@ mod tests {
     async fn a_process_has_ended_after_its_row_was_unchanged_for_its_lifetime() {
         let (watch, lifetime) = (Watch::default(), row(1, 1).lifetime());
         let nearly = lifetime.checked_sub(Duration::from_millis(1)).unwrap();
-        assert!(gone(&watch, &[row(1, 1), row(2, 1)]).is_empty(), "nobody has watched them before");
+        assert!(
+            gone(&watch, &[row(1, 1), row(2, 1)]).is_empty(),
+            "nobody has watched them before"
+        );
         advance(nearly).await;
         assert!(gone(&watch, &[row(1, 1), row(2, 2)]).is_empty());
         advance(Duration::from_millis(1)).await;
-        assert_eq!(gone(&watch, &[row(1, 1), row(2, 2), row(3, 1)]), [1], "the second was written anew");
+        assert_eq!(
+            gone(&watch, &[row(1, 1), row(2, 2), row(3, 1)]),
+            [1],
+            "the second was written anew"
+        );
         advance(nearly).await;
-        assert_eq!(gone(&watch, &[row(1, 2), row(2, 2), row(3, 1)]), [2], "the first is there again");
+        assert_eq!(
+            gone(&watch, &[row(1, 2), row(2, 2), row(3, 1)]),
+            [2],
+            "the first is there again"
+        );
     }
 
     /// A delayed answer shows the state at the start of its read.
@@ -369,17 +442,25 @@ mod tests {
     /// A process that runs too briefly to observe a row compares the store's timestamps of that row and of its own.
     #[tokio::test(start_paused = true)]
     async fn a_process_has_ended_if_its_row_is_a_day_older_than_another() {
-        let stamped = |id, at| ProcessRow { at: Some(at), ..row(id, 1) };
+        let stamped = |id, at| ProcessRow {
+            at: Some(at),
+            ..row(id, 1)
+        };
         let (first, lifetime) = (Ticks::now(), row(1, 1).lifetime());
         for (age, is_gone) in [(LONG_AGO, false), (LONG_AGO + lifetime, true)] {
             let rows = [stamped(1, first), stamped(2, after(first, age))];
             let gone = |own: u64| {
                 let own = Some(ProcessId(Uuid::from_u64_pair(0, own)));
                 let (_, gone) = Watch::default().divide(&rows, Instant::now(), own);
-                gone.iter().map(|row| row.id.0.as_u64_pair().1).collect::<Vec<_>>()
+                gone.iter()
+                    .map(|row| row.id.0.as_u64_pair().1)
+                    .collect::<Vec<_>>()
             };
             assert_eq!(gone(2), if is_gone { vec![1] } else { vec![] });
-            assert!(gone(1).is_empty() && gone(3).is_empty(), "by its own row alone");
+            assert!(
+                gone(1).is_empty() && gone(3).is_empty(),
+                "by its own row alone"
+            );
         }
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::manifest::{EntityType, IndexState, StoredIndex, StoredType};
 use table_core::model::{Entity, TableName, split_entry_id};
-use table_core::store::{Error, LocalChange, LocalPermit, LocalWork, LocalWriters, Result, TableStore};
+use table_core::store::{
+    Error, LocalChange, LocalPermit, LocalWork, LocalWriters, Result, TableStore,
+};
 use table_core::typed::Schema;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -87,7 +89,10 @@ impl IndexSet {
     ) -> Self {
         let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
         let known = RwLock::new(Arc::new(ManifestView::of_program(&table, &own)));
-        let (local, identity) = (store.local_writers(), store.profile().table_identity(&table));
+        let (local, identity) = (
+            store.local_writers(),
+            store.profile().table_identity(&table),
+        );
         Self {
             store,
             table,
@@ -111,12 +116,19 @@ impl IndexSet {
         // A store that a server gives to clients has more writers than this process.
         let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
         let registration = (!is_alone).then(|| Registration::new(self.durations));
-        Self { registration, ..self }
+        Self {
+            registration,
+            ..self
+        }
     }
 
     /// The durations for the table's own row: those of this process if it has no row, otherwise zero.
     pub(crate) fn unregistered_durations(&self) -> Durations {
-        if self.registration.is_some() { Durations::default() } else { self.durations }
+        if self.registration.is_some() {
+            Durations::default()
+        } else {
+            self.durations
+        }
     }
 
     /// Adopts the indexes that another handle of the table defines, for groups with entities of both handles:
@@ -127,9 +139,19 @@ impl IndexSet {
         // The order of the locks, here and in `adopt_manifest`: `learned`, then `known`.
         let theirs = other.known();
         let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |index: &&Index| !self.own.iter().chain(&*learned).any(|known| known.id() == index.id());
-        let new: Vec<_> =
-            other.own.iter().filter(is_new).map(|index| index.clone().over(&self.store)).collect();
+        let is_new = |index: &&Index| {
+            !self
+                .own
+                .iter()
+                .chain(&*learned)
+                .any(|known| known.id() == index.id())
+        };
+        let new: Vec<_> = other
+            .own
+            .iter()
+            .filter(is_new)
+            .map(|index| index.clone().over(&self.store))
+            .collect();
         if new.is_empty() {
             return;
         }
@@ -155,8 +177,12 @@ impl IndexSet {
 
     /// Refuses a program whose type contradicts the layout or the encryption in the manifest.
     pub(crate) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
-        let EntityScope::Type(schema) = self.scope else { return Ok(()) };
-        let Some(stored) = loaded.manifest.type_of(&schema.entity_type()) else { return Ok(()) };
+        let EntityScope::Type(schema) = self.scope else {
+            return Ok(());
+        };
+        let Some(stored) = loaded.manifest.type_of(&schema.entity_type()) else {
+            return Ok(());
+        };
         stored.check_layout(&self.table, schema)?;
         if self.reads_only {
             return Ok(());
@@ -168,15 +194,28 @@ impl IndexSet {
     /// Refuses a program whose type has a large property that an index of the manifest uses: an entry cannot follow a
     /// value in a blob, so every write of a large value would be refused, in this program and in those before.
     pub(crate) fn check_large(&self, loaded: &Loaded) -> Result<()> {
-        let EntityScope::Type(schema) = self.scope else { return Ok(()) };
+        let EntityScope::Type(schema) = self.scope else {
+            return Ok(());
+        };
         let (table, name, entity) = (&self.table, schema.rust_name, schema.entity_type());
-        let is_large = |name: &str| schema.properties.iter().any(|p| p.name == name && p.large.is_some());
+        let is_large = |name: &str| {
+            schema
+                .properties
+                .iter()
+                .any(|p| p.name == name && p.large.is_some())
+        };
         for index in &loaded.manifest.indexes {
-            let Some(definition) = &index.definition else { continue };
+            let Some(definition) = &index.definition else {
+                continue;
+            };
             if definition.entity.is_disjoint_from(&entity) {
                 continue;
             }
-            if let Some(property) = definition.properties_read()?.iter().find(|name| is_large(name)) {
+            if let Some(property) = definition
+                .properties_read()?
+                .iter()
+                .find(|name| is_large(name))
+            {
                 return Err(Error::invalid_request(format!(
                     "the table '{table}' has the index '{}', which uses the property '{property}', and this program stores the \
                      property of {name} as a large value, which no entry can follow: drop the index, or declare '{property}' without `#[large]`",
@@ -195,13 +234,19 @@ impl IndexSet {
     /// Refuses maintenance of an index that this program defines but cannot maintain.
     pub(crate) fn check_can_maintain(&self, index: &Index) -> Result<()> {
         let known = self.known();
-        let unknown = known.unknown.iter().find(|unknown| unknown.id == index.id());
+        let unknown = known
+            .unknown
+            .iter()
+            .find(|unknown| unknown.id == index.id());
         unknown.map_or(Ok(()), |unknown| Err(unknown.refused(&self.table)))
     }
 
     /// Makes the set refuse writes.
     pub(crate) fn read_only(self) -> Self {
-        Self { reads_only: true, ..self }
+        Self {
+            reads_only: true,
+            ..self
+        }
     }
 
     /// Refuses to write in a handle that was opened to read: no change of state waits for the states known
@@ -237,7 +282,10 @@ impl IndexSet {
         let permit = self.permit();
         // The refresh may write the registration of this process.
         let valid_until = before_write(self.refresh_if_old().await)?;
-        Ok(Permission { valid_until, permit })
+        Ok(Permission {
+            valid_until,
+            permit,
+        })
     }
 
     /// The right to write by the known states.
@@ -272,12 +320,16 @@ impl IndexSet {
     /// Informs all sets of this process that a state in the manifest has changed; `None` if other processes may
     /// write the store.
     pub(crate) fn announce_change(&self) -> Option<LocalChange> {
-        self.local.as_ref().map(|local| local.change(&self.identity))
+        self.local
+            .as_ref()
+            .map(|local| local.change(&self.identity))
     }
 
     /// Records that this process builds the index, until the result is dropped.
     pub(crate) fn register_build(&self, index: &Index) -> Option<LocalWork> {
-        self.local.as_ref().map(|local| local.work_on(self.build_key(index.id())))
+        self.local
+            .as_ref()
+            .map(|local| local.work_on(self.build_key(index.id())))
     }
 
     /// In a store that only this process writes: waits until no task builds the index. Never ends in any other
@@ -295,13 +347,18 @@ impl IndexSet {
 
     /// Whether a read of the manifest began after the last change of state by any set of this process.
     pub(crate) fn is_after_last_change(&self, asked: ReadTime) -> bool {
-        self.local.as_ref().is_none_or(|local| local.last_change_of(&self.identity) <= asked.change)
+        self.local
+            .as_ref()
+            .is_none_or(|local| local.last_change_of(&self.identity) <= asked.change)
     }
 
     /// The time of a read of the manifest that begins now.
     pub(crate) fn read_time_now(&self) -> ReadTime {
         let change = self.local.as_ref().map_or(0, |local| local.last_change());
-        ReadTime { change, at: Instant::now() }
+        ReadTime {
+            change,
+            at: Instant::now(),
+        }
     }
 
     /// The store of the table and of its manifest.
@@ -316,7 +373,10 @@ impl IndexSet {
 
     /// The manifest of the table.
     pub(crate) fn manifest(&self) -> ManifestRows<'_> {
-        ManifestRows { store: &*self.store, table: &self.table }
+        ManifestRows {
+            store: &*self.store,
+            table: &self.table,
+        }
     }
 
     /// The indexes that this program defines.
@@ -326,7 +386,11 @@ impl IndexSet {
 
     /// All known indexes that this program can maintain.
     pub(crate) fn indexes(&self) -> Vec<Arc<Index>> {
-        self.known().indexes.iter().map(|declared| Arc::clone(&declared.index)).collect()
+        self.known()
+            .indexes
+            .iter()
+            .map(|declared| Arc::clone(&declared.index))
+            .collect()
     }
 
     fn known(&self) -> Arc<ManifestView> {
@@ -401,8 +465,10 @@ impl IndexSet {
     /// the processes without a row. The durations of the latter are in the table's own row, where they only grow.
     pub(crate) fn slowest(&self) -> SlowestProcess {
         let known = self.known();
-        let mut slowest =
-            SlowestProcess { durations: self.durations.max(known.table.durations), process: None };
+        let mut slowest = SlowestProcess {
+            durations: self.durations.max(known.table.durations),
+            process: None,
+        };
         let own_id = self.registration.as_ref().and_then(Registration::id);
         let mut longest = slowest.durations.to_settle();
         let others = known.processes.iter().filter(|row| Some(row.id) != own_id);
@@ -430,7 +496,9 @@ impl IndexSet {
 
     /// The end of the cache time of the states that were last read.
     fn valid_until(&self) -> Option<Instant> {
-        self.known().loaded.map(|loaded| loaded.at + self.durations.cache)
+        self.known()
+            .loaded
+            .map(|loaded| loaded.at + self.durations.cache)
     }
 
     /// Whether the states are too old to begin a request that depends on them.
@@ -462,14 +530,23 @@ impl IndexSet {
     fn view_of(&self, loaded: &Loaded, asked: ReadTime, learned: &[Index]) -> Result<ManifestView> {
         let own_id = self.registration.as_ref().and_then(Registration::id);
         let (processes, gone) = self.watch.divide(&loaded.processes, asked.at, own_id);
-        let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
+        let types = loaded
+            .manifest
+            .types
+            .iter()
+            .filter(|stored| !stored.encrypted.is_empty());
         let mut next = ManifestView {
             own: self.own.len(),
             // Kept, and not returned: lookups and upkeep go on, and only writes of the type are refused.
             type_conflict: self.check_stored_type(loaded).err(),
             encrypted: types.cloned().collect(),
             declared: loaded.manifest.indexes.len(),
-            not_in_force: loaded.manifest.not_in_force.iter().map(NotInForce::of).collect(),
+            not_in_force: loaded
+                .manifest
+                .not_in_force
+                .iter()
+                .map(NotInForce::of)
+                .collect(),
             table: loaded.table.clone(),
             processes,
             gone,
@@ -486,32 +563,47 @@ impl IndexSet {
             }
             let state = stored.map_or(IndexState::Absent, |stored| stored.state);
             // An own index with an obstacle is in both lists: lookups by it go on, and `unknown` refuses the writes of its entities.
-            next.unknown.extend(self.encryption_obstacle(index, state, loaded));
+            next.unknown
+                .extend(self.encryption_obstacle(index, state, loaded));
             if let Some(stored) = stored.filter(|stored| stored.unconfirmed.is_some()) {
                 next.unknown.extend(
-                    self.declared_by_manifest(&ManifestView::default(), &[], stored).err().map(|u| *u),
+                    self.declared_by_manifest(&ManifestView::default(), &[], stored)
+                        .err()
+                        .map(|u| *u),
                 );
             }
-            next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
+            next.indexes.push(DeclaredIndex {
+                index: Arc::new(index.clone()),
+                state,
+            });
         }
         let known = self.known();
         // Indexes of other programs and types: maintained here by the definitions that the manifest has.
         let is_own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
-        for stored in loaded.manifest.indexes.iter().filter(|stored| !is_own(stored)) {
+        for stored in loaded
+            .manifest
+            .indexes
+            .iter()
+            .filter(|stored| !is_own(stored))
+        {
             match self.declared_by_manifest(&known, learned, stored) {
-                Ok(declared) => match self.encryption_obstacle(&declared.index, declared.state, loaded) {
-                    None => next.indexes.push(declared),
-                    Some(unknown) => next.unknown.push(unknown),
-                },
+                Ok(declared) => {
+                    match self.encryption_obstacle(&declared.index, declared.state, loaded) {
+                        None => next.indexes.push(declared),
+                        Some(unknown) => next.unknown.push(unknown),
+                    }
+                }
                 Err(unknown) => next.unknown.push(*unknown),
             }
         }
         // `declared_by_manifest` has used the learned indexes that the manifest has. The others are not declared yet.
-        let undeclared = learned.iter().filter(|index| loaded.index(index.id()).is_none());
-        next.indexes.extend(
-            undeclared
-                .map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent }),
-        );
+        let undeclared = learned
+            .iter()
+            .filter(|index| loaded.index(index.id()).is_none());
+        next.indexes.extend(undeclared.map(|index| DeclaredIndex {
+            index: Arc::new(index.clone()),
+            state: IndexState::Absent,
+        }));
         Ok(next.with_copies(&self.table))
     }
 
@@ -524,19 +616,36 @@ impl IndexSet {
         stored: &StoredIndex,
     ) -> Result<DeclaredIndex, Box<Unmaintainable>> {
         let (id, state) = (stored.id(), stored.state);
-        let same =
-            |index: &&Index| index.id() == id && index.definition().fingerprint() == stored.fingerprint;
+        let same = |index: &&Index| {
+            index.id() == id && index.definition().fingerprint() == stored.fingerprint
+        };
         if let Some(index) = learned.iter().find(same) {
-            return Ok(DeclaredIndex { state, index: Arc::new(index.clone()) });
+            return Ok(DeclaredIndex {
+                state,
+                index: Arc::new(index.clone()),
+            });
         }
         // Taken over with its compiled templates: a definition never changes under its id.
-        let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
+        let before = known
+            .indexes
+            .iter()
+            .skip(self.own.len())
+            .find(|declared| declared.index.id() == id);
         if let Some(declared) = before {
-            return Ok(DeclaredIndex { state, index: Arc::clone(&declared.index) });
+            return Ok(DeclaredIndex {
+                state,
+                index: Arc::clone(&declared.index),
+            });
         }
         let unknown = |reason: &str| {
             let (id, entity, reason) = (id.clone(), stored.entity.clone(), reason.to_owned());
-            Box::new(Unmaintainable { id, state, entity, reason, exposes_encrypted: false })
+            Box::new(Unmaintainable {
+                id,
+                state,
+                entity,
+                reason,
+                exposes_encrypted: false,
+            })
         };
         if let Some(reason) = &stored.unconfirmed {
             return Err(unknown(&format!(
@@ -549,9 +658,13 @@ impl IndexSet {
             .ok_or_else(|| unknown("has a definition in a newer format than this program reads"))?;
         let index = Index::from_definition(definition)
             .map_err(|_| unknown("needs Rust code that this program does not have"))?;
-        check_and_declare_copies(&*self.store, &self.table, std::slice::from_ref(&index))
-            .map_err(|_| unknown("would expose properties that the store of this program encrypts"))?;
-        Ok(DeclaredIndex { state, index: Arc::new(index.over(&self.store)) })
+        check_and_declare_copies(&*self.store, &self.table, std::slice::from_ref(&index)).map_err(
+            |_| unknown("would expose properties that the store of this program encrypts"),
+        )?;
+        Ok(DeclaredIndex {
+            state,
+            index: Arc::new(index.over(&self.store)),
+        })
     }
 
     /// Why this program cannot maintain an index of encrypted properties: the store does not decrypt, so the
@@ -567,13 +680,24 @@ impl IndexSet {
         }
         let entity = &index.definition().entity;
         let name = first_revealed(index, loaded.encrypted_of(entity))?;
-        let reason =
-            format!("uses the encrypted property '{name}', which the store of this program does not decrypt");
+        let reason = format!(
+            "uses the encrypted property '{name}', which the store of this program does not decrypt"
+        );
         let (id, entity) = (index.id().to_owned(), Some(entity.clone()));
-        Some(Unmaintainable { id, state, entity, reason, exposes_encrypted: true })
+        Some(Unmaintainable {
+            id,
+            state,
+            entity,
+            reason,
+            exposes_encrypted: true,
+        })
     }
 
-    fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
+    fn derive(
+        &self,
+        entity: &Entity,
+        wanted: impl Fn(&Index, IndexState) -> bool,
+    ) -> Result<Vec<Entry>> {
         let known = self.known();
         known.check_maintainable(&self.table, entity)?;
         if let (Some(conflict), EntityScope::Type(schema)) = (&known.type_conflict, self.scope)
@@ -617,10 +741,21 @@ impl Maintainer for IndexSet {
         }
         let known = self.known();
         let of = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.admits(entity));
-        let names = known.encrypted.iter().filter(of).flat_map(|stored| &stored.encrypted);
+        let names = known
+            .encrypted
+            .iter()
+            .filter(of)
+            .flat_map(|stored| &stored.encrypted);
         let entity = marked(&*self.store, &self.table, entity);
-        let is_open = |name: &&String| entity.properties().find(name).is_some_and(|p| !p.is_encrypted());
-        let Some(name) = { names }.find(is_open) else { return Ok(()) };
+        let is_open = |name: &&String| {
+            entity
+                .properties()
+                .find(name)
+                .is_some_and(|p| !p.is_encrypted())
+        };
+        let Some(name) = { names }.find(is_open) else {
+            return Ok(());
+        };
         let (table, key) = (&self.table, entity.key());
         Err(Error::invalid_request(format!(
             "the manifest of the table '{table}' declares the property '{name}' as encrypted, and {key} has a plaintext value: mark the property"
@@ -640,13 +775,18 @@ impl Maintainer for IndexSet {
     }
 
     fn entries_in_unready_indexes(&self, entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
-        let unready =
-            |index: &Index, state| index.uniqueness() != Uniqueness::No && state != IndexState::Readable;
+        let unready = |index: &Index, state| {
+            index.uniqueness() != Uniqueness::No && state != IndexState::Readable
+        };
         let with_state = |entry: Entry| {
             let state = self.state(split_entry_id(&entry.index).0);
             (entry, state)
         };
-        Ok(self.derive(entity, unready)?.into_iter().map(with_state).collect())
+        Ok(self
+            .derive(entity, unready)?
+            .into_iter()
+            .map(with_state)
+            .collect())
     }
 
     fn lone_writers(&self) -> Option<Arc<LocalWriters>> {
@@ -656,7 +796,9 @@ impl Maintainer for IndexSet {
             && known.loaded.is_some()
             && known.processes.is_empty()
             && known.gone.is_empty();
-        self.local.clone().filter(|local| is_lone && !local.is_served())
+        self.local
+            .clone()
+            .filter(|local| is_lone && !local.is_served())
     }
 
     fn longest_lease(&self) -> Duration {

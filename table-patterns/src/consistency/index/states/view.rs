@@ -64,8 +64,15 @@ pub(super) struct NotInForce {
 
 impl NotInForce {
     pub(super) fn of(stored: &StoredIndex) -> Self {
-        let other = stored.table.as_ref().map(ToString::to_string).unwrap_or_default();
-        Self { id: stored.id(), other }
+        let other = stored
+            .table
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        Self {
+            id: stored.id(),
+            other,
+        }
     }
 
     /// The error of a caller that names the index.
@@ -118,10 +125,16 @@ impl Unmaintainable {
 
 impl ManifestView {
     pub(super) fn of_program(table: &TableName, own: &[Index]) -> Self {
-        let indexes = own
-            .iter()
-            .map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent });
-        Self { own: own.len(), indexes: indexes.collect(), ..Self::default() }.with_copies(table)
+        let indexes = own.iter().map(|index| DeclaredIndex {
+            index: Arc::new(index.clone()),
+            state: IndexState::Absent,
+        });
+        Self {
+            own: own.len(),
+            indexes: indexes.collect(),
+            ..Self::default()
+        }
+        .with_copies(table)
     }
 
     /// Adds states and indexes that another handle of the table has read later. The result stays valid only as
@@ -129,7 +142,11 @@ impl ManifestView {
     fn add_later(&mut self, later: &Self) {
         for theirs in &later.indexes {
             let id = theirs.index.id();
-            match self.indexes.iter_mut().find(|declared| declared.index.id() == id) {
+            match self
+                .indexes
+                .iter_mut()
+                .find(|declared| declared.index.id() == id)
+            {
                 Some(declared) => declared.state = theirs.state,
                 None => {
                     self.unknown.retain(|unknown| unknown.id != id);
@@ -139,7 +156,11 @@ impl ManifestView {
         }
         for theirs in &later.unknown {
             let is_known = self.unknown.iter().any(|unknown| unknown.id == theirs.id);
-            match self.indexes.iter_mut().find(|declared| declared.index.id() == theirs.id) {
+            match self
+                .indexes
+                .iter_mut()
+                .find(|declared| declared.index.id() == theirs.id)
+            {
                 Some(declared) => {
                     declared.state = theirs.state;
                     // The other handle has no code for the index, and this one has. But a store that does not
@@ -156,14 +177,22 @@ impl ManifestView {
 
     /// Leaves the properties that copy indexes write out of full payloads.
     pub(super) fn with_copies(mut self, table: &TableName) -> Self {
-        let copied: Arc<[String]> =
-            self.indexes.iter().flat_map(|declared| copied_by(&declared.index, table)).collect();
+        let copied: Arc<[String]> = self
+            .indexes
+            .iter()
+            .flat_map(|declared| copied_by(&declared.index, table))
+            .collect();
         // A copy index writes these into the row of the entity alone. A full payload with them would keep
         // their old values.
         if !copied.is_empty() {
             for declared in &mut self.indexes {
-                declared.index =
-                    Arc::new(declared.index.as_ref().clone().with_foreign_properties(copied.clone()));
+                declared.index = Arc::new(
+                    declared
+                        .index
+                        .as_ref()
+                        .clone()
+                        .with_foreign_properties(copied.clone()),
+                );
             }
         }
         Self { copied, ..self }
@@ -175,19 +204,32 @@ impl ManifestView {
             self.add_later(theirs);
         }
         for index in new {
-            let declared = self.indexes.iter_mut().find(|declared| declared.index.id() == index.id());
+            let declared = self
+                .indexes
+                .iter_mut()
+                .find(|declared| declared.index.id() == index.id());
             if let Some(declared) = declared {
                 declared.index = Arc::new(index.clone());
                 continue;
             }
             // The code does not help: the store does not decrypt.
-            if self.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.exposes_encrypted) {
+            if self
+                .unknown
+                .iter()
+                .any(|unknown| unknown.id == index.id() && unknown.exposes_encrypted)
+            {
                 continue;
             }
             // With its code the index can be maintained. Its state is known from the manifest.
-            let unknown = self.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
+            let unknown = self
+                .unknown
+                .extract_if(.., |unknown| unknown.id == index.id())
+                .next();
             let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
-            self.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
+            self.indexes.push(DeclaredIndex {
+                index: Arc::new(index.clone()),
+                state,
+            });
         }
         *self = std::mem::take(self).with_copies(table);
     }
@@ -196,11 +238,18 @@ impl ManifestView {
     /// one.
     pub(super) fn find(&self, table: &TableName, name: &str) -> Result<Arc<Index>> {
         let (own, others) = self.indexes.split_at(self.own);
-        if let Some(found) = self.indexes.iter().find(|declared| declared.index.id() == name) {
+        if let Some(found) = self
+            .indexes
+            .iter()
+            .find(|declared| declared.index.id() == name)
+        {
             return Ok(Arc::clone(&found.index));
         }
         for declared in [own, others] {
-            let named: Vec<_> = declared.iter().filter(|declared| declared.index.name() == name).collect();
+            let named: Vec<_> = declared
+                .iter()
+                .filter(|declared| declared.index.name() == name)
+                .collect();
             match named[..] {
                 [] => {}
                 [found] => return Ok(Arc::clone(&found.index)),
@@ -225,11 +274,15 @@ impl ManifestView {
     /// Whether other programs have declared indexes of these entities; their payload may hold any property.
     pub(super) fn has_others_of(&self, entity: &EntityType) -> bool {
         let others = self.indexes.iter().skip(self.own);
-        others.into_iter().any(|declared| !declared.index.definition().entity.is_disjoint_from(entity))
-            || self
-                .unknown
-                .iter()
-                .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_disjoint_from(entity)))
+        others
+            .into_iter()
+            .any(|declared| !declared.index.definition().entity.is_disjoint_from(entity))
+            || self.unknown.iter().any(|unknown| {
+                unknown
+                    .entity
+                    .as_ref()
+                    .is_none_or(|of| !of.is_disjoint_from(entity))
+            })
     }
 
     /// The state of an index that this program can maintain, by its id, or by its name: an index of the program comes first. *Absent* for any
@@ -239,28 +292,52 @@ impl ManifestView {
     }
 
     fn maintained_state(&self, name: &str) -> Option<IndexState> {
-        let by_id = self.indexes.iter().find(|declared| declared.index.id() == name);
-        let found = by_id.or_else(|| self.indexes.iter().find(|declared| declared.index.name() == name));
+        let by_id = self
+            .indexes
+            .iter()
+            .find(|declared| declared.index.id() == name);
+        let found = by_id.or_else(|| {
+            self.indexes
+                .iter()
+                .find(|declared| declared.index.name() == name)
+        });
         found.map(|declared| declared.state)
     }
 
     /// As [`state`](Self::state), also for an index that this program cannot maintain.
     pub(super) fn state_in_manifest(&self, name: &str) -> IndexState {
-        let unknown =
-            || self.unknown.iter().find(|unknown| unknown.is_named(name)).map(|unknown| unknown.state);
-        self.maintained_state(name).or_else(unknown).unwrap_or(IndexState::Absent)
+        let unknown = || {
+            self.unknown
+                .iter()
+                .find(|unknown| unknown.is_named(name))
+                .map(|unknown| unknown.state)
+        };
+        self.maintained_state(name)
+            .or_else(unknown)
+            .unwrap_or(IndexState::Absent)
     }
 
     /// Refuses a definition that is not in force, by its id or name.
     pub(super) fn check_in_force(&self, table: &TableName, name: &str) -> Result<()> {
         let is_named = |one: &&NotInForce| one.id == name || index_name(&one.id) == name;
-        self.not_in_force.iter().find(is_named).map_or(Ok(()), |one| Err(one.refused(table)))
+        self.not_in_force
+            .iter()
+            .find(is_named)
+            .map_or(Ok(()), |one| Err(one.refused(table)))
     }
 
     /// See [`Maintainer::permits`](crate::entry::Maintainer::permits).
-    pub(super) fn permits(&self, table: &TableName, at: &Location, shared: Option<(&str, &Shape)>) -> bool {
+    pub(super) fn permits(
+        &self,
+        table: &TableName,
+        at: &Location,
+        shared: Option<(&str, &Shape)>,
+    ) -> bool {
         let is_own = at.table.as_str().eq_ignore_ascii_case(table.as_str());
-        let mut indexes = self.indexes.iter().filter(|declared| declared.state.removes_entries());
+        let mut indexes = self
+            .indexes
+            .iter()
+            .filter(|declared| declared.state.removes_entries());
         match shared {
             None => is_own || indexes.any(|declared| declared.index.table(table) == &at.table),
             Some((index, shape)) => indexes.any(|declared| {
@@ -273,7 +350,9 @@ impl ManifestView {
 
     /// Refuses an entity of an index that this program cannot maintain.
     pub(super) fn check_maintainable(&self, table: &TableName, entity: &Entity) -> Result<()> {
-        self.unknown.iter().try_for_each(|unknown| unknown.check(table, entity))
+        self.unknown
+            .iter()
+            .try_for_each(|unknown| unknown.check(table, entity))
     }
 
     /// The entries of an entity in the wanted indexes.
@@ -293,7 +372,8 @@ impl ManifestView {
         }
         let mut entries = Vec::new();
         let mut derived = Derived::default();
-        for DeclaredIndex { index, .. } in self.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
+        for DeclaredIndex { index, .. } in self.indexes.iter().filter(|d| wanted(&d.index, d.state))
+        {
             let of_index = index.entries(table, entity)?;
             // After each index, so that no entity has more than the entries of one index beyond the bound.
             derived.add(&of_index)?;

@@ -78,7 +78,8 @@ impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.until.saturating_duration_since(Instant::now());
         write!(f, "waiting {}: {left:.0?} at most", self.for_what)?;
-        self.process.map_or(Ok(()), |process| write!(f, ", for the process {process}"))
+        self.process
+            .map_or(Ok(()), |process| write!(f, ", for the process {process}"))
     }
 }
 
@@ -114,7 +115,11 @@ impl Waits<'_, '_> {
                     None => pending().await,
                 }
             };
-            let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
+            let waiting = Waiting {
+                for_what,
+                process: slowest.process,
+                until: changed + waited,
+            };
             // `WaitForWriters`: no writer may be more than one state behind (Rae et al., *Online,
             // Asynchronous Schema Change in F1*, VLDB 2013).
             let is_known = wait(waiting, report, over).await;
@@ -136,7 +141,11 @@ impl Waits<'_, '_> {
     pub(crate) async fn until_blobs_named(&mut self) {
         let slowest = self.set.slowest().durations;
         let until = Instant::now() + slowest.lease + slowest.request;
-        (self.report)(Waiting { for_what: WaitingFor::Blobs, process: None, until });
+        (self.report)(Waiting {
+            for_what: WaitingFor::Blobs,
+            process: None,
+            until,
+        });
         sleep_until(until).await;
     }
 
@@ -144,7 +153,11 @@ impl Waits<'_, '_> {
     /// when the builder has ended; on a service it takes a lease.
     pub(crate) async fn until_builder_ends(&mut self, id: &str, lease: Duration) {
         let until = Instant::now() + lease;
-        let waiting = Waiting { for_what: WaitingFor::Builder, process: None, until };
+        let waiting = Waiting {
+            for_what: WaitingFor::Builder,
+            process: None,
+            until,
+        };
         wait(waiting, self.report, self.set.until_not_built(id)).await;
     }
 }

@@ -40,7 +40,9 @@ async fn filled() -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.create_table(&table()).await?;
     for id in 0..PEOPLE {
-        store.write(&table(), Operation::Insert(person(id, "oslo")?)).await?;
+        store
+            .write(&table(), Operation::Insert(person(id, "oslo")?))
+            .await?;
     }
     Ok(store)
 }
@@ -49,7 +51,10 @@ async fn filled() -> Result<MemoryStore> {
 fn refused<T: std::fmt::Debug>(result: Result<T>) {
     let error = result.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
-    assert!(error.to_string().contains("repeated continuation"), "{error}");
+    assert!(
+        error.to_string().contains("repeated continuation"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -57,13 +62,23 @@ async fn a_repeated_continuation_token_ends_builds_and_scrubs() -> Result<()> {
     for shape in [Shape::Row, Shape::LIST, Shape::summary::<&str>([])] {
         let store = filled().await?;
         let index = || match shape {
-            Shape::Row => Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}"),
+            Shape::Row => {
+                Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}")
+            }
             _ => Ok(by_city(Placement::SamePartition, shape.clone())),
         };
-        let hostile = open(AlwaysFirstPage::around(Arc::new(store.clone()), PAGE), vec![index()?]).await?;
+        let hostile = open(
+            AlwaysFirstPage::around(Arc::new(store.clone()), PAGE),
+            vec![index()?],
+        )
+        .await?;
         // A count of a partition uses the pages of the store's own stream, which checks the tokens.
         refused(hostile.build("city")?.run().await);
-        open(Arc::new(store.clone()), vec![index()?]).await?.build("city")?.run().await?;
+        open(Arc::new(store.clone()), vec![index()?])
+            .await?
+            .build("city")?
+            .run()
+            .await?;
         hostile.refresh().await?;
         refused(hostile.scrub("city", ScrubMode::Report).await);
         if shape == Shape::Row {
@@ -84,12 +99,24 @@ async fn a_repeated_continuation_token_ends_builds_and_scrubs() -> Result<()> {
 async fn a_repeated_continuation_token_ends_lookups() -> Result<()> {
     let store = filled().await?;
     let index = || Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}");
-    open(Arc::new(store.clone()), vec![index()?]).await?.build("city")?.run().await?;
-    let hostile = open(AlwaysFirstPage::around(Arc::new(store), PAGE), vec![index()?]).await?;
+    open(Arc::new(store.clone()), vec![index()?])
+        .await?
+        .build("city")?
+        .run()
+        .await?;
+    let hostile = open(
+        AlwaysFirstPage::around(Arc::new(store), PAGE),
+        vec![index()?],
+    )
+    .await?;
     let query = IndexQuery::partition("p").prefix("city_").top(100);
     refused(hostile.all("city", &query, Trust::Entity).await);
     let partitions = ["p".to_owned()];
-    refused(hostile.all_merged("city", &partitions, &query, Trust::Entity).await);
+    refused(
+        hostile
+            .all_merged("city", &partitions, &query, Trust::Entity)
+            .await,
+    );
     Ok(())
 }
 
@@ -111,7 +138,12 @@ impl TableStore for WithoutETags {
     forward_to_store!(self => self.0;
         profile, create_table, delete_table, list_tables, write, transact, local_writers, manifests);
 
-    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+    async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
         Ok(self.0.get(table, key, select).await?.map(without_etag))
     }
 
@@ -121,15 +153,22 @@ impl TableStore for WithoutETags {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let Page { items, continuation } = self.0.query(table, query, from).await?;
-        Ok(Page { items: items.into_iter().map(without_etag).collect(), continuation })
+        let Page {
+            items,
+            continuation,
+        } = self.0.query(table, query, from).await?;
+        Ok(Page {
+            items: items.into_iter().map(without_etag).collect(),
+            continuation,
+        })
     }
 }
 
 /// A row without an ETag is not written in any version: that could overwrite the change of another writer.
 #[tokio::test]
 async fn rows_without_etags_are_not_written() -> Result<()> {
-    let indexes = || [Shape::Row, Shape::LIST].map(|shape| by_city(Placement::SamePartition, shape));
+    let indexes =
+        || [Shape::Row, Shape::LIST].map(|shape| by_city(Placement::SamePartition, shape));
     for index in indexes() {
         let store = MemoryStore::new();
         store.create_table(&table()).await?;
@@ -137,11 +176,20 @@ async fn rows_without_etags_are_not_written() -> Result<()> {
         people.insert(person(1, "oslo")?).await?;
         people.insert(person(2, "rome")?).await?;
         // The entries of the first entity dangle.
-        store.write(&table(), Operation::Delete(person(1, "oslo")?.key().clone(), IfMatch::Any)).await?;
+        store
+            .write(
+                &table(),
+                Operation::Delete(person(1, "oslo")?.key().clone(), IfMatch::Any),
+            )
+            .await?;
         let people = open(Arc::new(WithoutETags(store.clone())), vec![index.clone()]).await?;
         let before = rows(&store).await?;
-        let is_refused =
-            |error: Error| assert!(error.to_string().contains("without an ETag"), "{index:?}: {error}");
+        let is_refused = |error: Error| {
+            assert!(
+                error.to_string().contains("without an ETag"),
+                "{index:?}: {error}"
+            )
+        };
         is_refused(people.scrub("city", ScrubMode::Repair).await.unwrap_err());
         if index.shape().is_shared() {
             is_refused(people.insert(person(3, "rome")?).await.unwrap_err());
@@ -154,7 +202,10 @@ async fn rows_without_etags_are_not_written() -> Result<()> {
 
 async fn rows(store: &MemoryStore) -> Result<Vec<Entity>> {
     let all = store.query_all(&table(), &Query::new()).await?;
-    Ok(all.into_iter().filter(|row| !row.key().is_system()).collect())
+    Ok(all
+        .into_iter()
+        .filter(|row| !row.key().is_system())
+        .collect())
 }
 
 /// A store that cannot decrypt the rows with these RowKeys.
@@ -177,7 +228,10 @@ impl TableStore for WithoutKeys {
         let unreadable = page.items.extract_if(.., is_unreadable);
         let of_row = |row: Entity| {
             let error = Error::decode("row", row.key(), "List0", "a value", "ciphertext");
-            UnreadableEntity { key: row.key().clone(), error }
+            UnreadableEntity {
+                key: row.key().clone(),
+                error,
+            }
         };
         let unreadable = unreadable.map(of_row).collect();
         Ok(ReadablePage { page, unreadable })
@@ -203,7 +257,13 @@ async fn an_unreadable_list_is_listed_once() -> Result<()> {
     let members = IndexedTable::<Member>::open(store.clone(), "People", options()).await?;
     for id in 0..20 {
         let team = ["a", "b", "c", "d"][id as usize % 4].to_owned();
-        members.insert(&Member { club: "p".to_owned(), id, team }).await?;
+        members
+            .insert(&Member {
+                club: "p".to_owned(),
+                id,
+                team,
+            })
+            .await?;
     }
     let hidden = WithoutKeys(store, &["team_b", "team_d"]);
     let members = IndexedTable::<Member>::open(hidden, "People", options()).await?;
@@ -221,7 +281,12 @@ async fn an_unreadable_list_is_listed_once() -> Result<()> {
         }
         assert_eq!(read, [0, 4, 8, 12, 16, 2, 6, 10, 14, 18], "limit {limit}");
         assert_eq!(unreadable, ["team_b", "team_d"], "limit {limit}");
-        let rows: Vec<_> = members.by(Member::by_team("p")).limit(7).stream_readable().try_collect().await?;
+        let rows: Vec<_> = members
+            .by(Member::by_team("p"))
+            .limit(7)
+            .stream_readable()
+            .try_collect()
+            .await?;
         assert_eq!(rows.len(), 7 + 1);
     }
     Ok(())

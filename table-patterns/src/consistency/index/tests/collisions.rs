@@ -9,7 +9,9 @@ use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Error, Outcome, Result, TableStore, TableStoreExt};
 
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Trust};
+use crate::index::{
+    Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Trust,
+};
 use crate::journal::{Change, Clearing};
 
 /// By city alone: the entry's key lacks the entity's key.
@@ -17,7 +19,9 @@ fn by_city(placement: Placement) -> Index {
     let elsewhere = placement != Placement::SamePartition;
     Index::new("city", placement, "1", move |e| match e.get("City") {
         Some(ValueRef::String(city)) if elsewhere => Key::new(format!("city_{city}"), "").map(Some),
-        Some(ValueRef::String(city)) => Key::new(e.key().partition(), format!("city_{city}")).map(Some),
+        Some(ValueRef::String(city)) => {
+            Key::new(e.key().partition(), format!("city_{city}")).map(Some)
+        }
         _ => Ok(None),
     })
 }
@@ -27,7 +31,9 @@ fn person(id: &str, city: &str) -> Result<Entity> {
 }
 
 async fn open(store: &Arc<dyn TableStore>, indexes: Vec<Index>) -> Result<IndexedEntities> {
-    store.create_table_if_missing(&TableName::new("People")?).await?;
+    store
+        .create_table_if_missing(&TableName::new("People")?)
+        .await?;
     IndexedEntities::open(
         store.clone(),
         TableName::new("People")?,
@@ -39,7 +45,10 @@ async fn open(store: &Arc<dyn TableStore>, indexes: Vec<Index>) -> Result<Indexe
 
 fn metered() -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
-    (Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter)
+    (
+        Arc::new(Metered::new(MemoryStore::new(), meter.clone())),
+        meter,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,12 +57,25 @@ async fn a_local_collision_is_refused_before_a_write() -> Result<()> {
     let people = open(&store, vec![by_city(Placement::SamePartition)]).await?;
     let before = meter.total();
     people.insert(person("1", "oslo")?).await?;
-    assert_eq!(meter.total() - before, 1, "no request more to find collisions");
+    assert_eq!(
+        meter.total() - before,
+        1,
+        "no request more to find collisions"
+    );
     let error = people.insert(person("2", "oslo")?).await.unwrap_err();
-    assert!(error.is_key_collision() && error.outcome() == Outcome::NotApplied, "{error}");
-    assert!(error.to_string().contains("add the entity's key"), "{error}");
+    assert!(
+        error.is_key_collision() && error.outcome() == Outcome::NotApplied,
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("add the entity's key"),
+        "{error}"
+    );
     assert!(people.get(&Key::new("p", "2")?).await?.is_none());
-    let found = people.find("city", &Key::new("p", "city_oslo")?, Trust::Entity).await?.unwrap();
+    let found = people
+        .find("city", &Key::new("p", "city_oslo")?, Trust::Entity)
+        .await?
+        .unwrap();
     assert_eq!(found.key().row(), "1");
     Ok(())
 }
@@ -62,9 +84,15 @@ async fn a_local_collision_is_refused_before_a_write() -> Result<()> {
 async fn a_collision_in_one_group_is_refused_before_a_write() -> Result<()> {
     let (store, _) = metered();
     let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
-    let changes = [Change::insert(person("1", "oslo")?), Change::insert(person("2", "oslo")?)];
+    let changes = [
+        Change::insert(person("1", "oslo")?),
+        Change::insert(person("2", "oslo")?),
+    ];
     let error = people.write(&changes).await.unwrap_err();
-    assert!(error.is_key_collision() && error.outcome() == Outcome::NotApplied, "{error}");
+    assert!(
+        error.is_key_collision() && error.outcome() == Outcome::NotApplied,
+        "{error}"
+    );
     assert!(people.get(&Key::new("p", "1")?).await?.is_none());
     Ok(())
 }
@@ -75,13 +103,26 @@ async fn a_remote_collision_is_an_applied_error_and_keeps_the_first_entry() -> R
     let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
     let before = meter.total();
     people.insert(person("1", "oslo")?).await?;
-    assert_eq!(meter.total() - before, 1 + 1 + 1 + 1, "group, entry, read, journal row");
+    assert_eq!(
+        meter.total() - before,
+        1 + 1 + 1 + 1,
+        "group, entry, read, journal row"
+    );
     let error = people.insert(person("2", "oslo")?).await.unwrap_err();
-    assert!(error.is_key_collision() && error.outcome() == Outcome::Applied, "{error}");
+    assert!(
+        error.is_key_collision() && error.outcome() == Outcome::Applied,
+        "{error}"
+    );
     let text = error.to_string();
-    assert!(text.contains("'city'") && !text.contains(by_city(Placement::OtherPartition).id()), "{text}");
+    assert!(
+        text.contains("'city'") && !text.contains(by_city(Placement::OtherPartition).id()),
+        "{text}"
+    );
     assert!(people.get(&Key::new("p", "2")?).await?.is_some());
-    let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
+    let found = people
+        .find("city", &Key::new("city_oslo", "")?, Trust::Entity)
+        .await?
+        .unwrap();
     assert_eq!(found.key().row(), "1");
     let report = people.scrub("city", ScrubMode::Repair).await?;
     assert_eq!(report.dangling, 0);
@@ -89,10 +130,27 @@ async fn a_remote_collision_is_an_applied_error_and_keeps_the_first_entry() -> R
     assert_eq!(report.taken_keys, 1);
 
     // The journal row stays, so that a sweep writes the entry after the key is free.
-    assert_eq!(people.journal().sweep(&[], Default::default()).await?.failed, 1);
+    assert_eq!(
+        people
+            .journal()
+            .sweep(&[], Default::default())
+            .await?
+            .failed,
+        1
+    );
     people.modify(&Key::new("p", "1")?, |_| Ok(None)).await?;
-    assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
-    let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
+    assert_eq!(
+        people
+            .journal()
+            .sweep(&[], Default::default())
+            .await?
+            .applied,
+        1
+    );
+    let found = people
+        .find("city", &Key::new("city_oslo", "")?, Trust::Entity)
+        .await?
+        .unwrap();
     assert_eq!(found.key().row(), "2");
     Ok(())
 }
@@ -110,26 +168,55 @@ async fn later_writes_of_the_refused_entity_keep_the_first_entry() -> Result<()>
         Ok::<_, Error>((gone?, cost.total()).1)
     };
     people.insert(person("0", "rome")?).await?;
-    assert_eq!(removal(&people, "0").await?, 3 + 2, "the entry is read and removed");
+    assert_eq!(
+        removal(&people, "0").await?,
+        3 + 2,
+        "the entry is read and removed"
+    );
     people.insert(person("1", "oslo")?).await?;
     people.insert(person("2", "oslo")?).await.unwrap_err();
     let first = async || {
-        let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entry).await?;
+        let found = people
+            .find("city", &Key::new("city_oslo", "")?, Trust::Entry)
+            .await?;
         Ok::<_, Error>(found.map(|found| found.key().row().to_owned()))
     };
-    let grown = people.modify(&Key::new("p", "2")?, |old| Ok(old.cloned().map(|e| e.with("Age", 40)))).await;
+    let grown = people
+        .modify(&Key::new("p", "2")?, |old| {
+            Ok(old.cloned().map(|e| e.with("Age", 40)))
+        })
+        .await;
     assert!(grown.unwrap_err().is_key_collision());
-    assert_eq!(first().await?.as_deref(), Some("1"), "a change of the second entity keeps the entry");
+    assert_eq!(
+        first().await?.as_deref(),
+        Some("1"),
+        "a change of the second entity keeps the entry"
+    );
     // Another process knows nothing of the collision.
-    assert_eq!(removal(&other, "2").await?, 3 + 1, "the entry is read, and belongs to the first entity");
-    assert_eq!(first().await?.as_deref(), Some("1"), "the removal of the second entity keeps the entry");
-    assert_eq!(people.journal().sweep(&[], Duration::ZERO).await?.applied, 2);
+    assert_eq!(
+        removal(&other, "2").await?,
+        3 + 1,
+        "the entry is read, and belongs to the first entity"
+    );
+    assert_eq!(
+        first().await?.as_deref(),
+        Some("1"),
+        "the removal of the second entity keeps the entry"
+    );
+    assert_eq!(
+        people.journal().sweep(&[], Duration::ZERO).await?.applied,
+        2
+    );
     assert_eq!(
         first().await?.as_deref(),
         Some("1"),
         "the recovery of the second entity's writes keeps the entry"
     );
-    assert_eq!(removal(&people, "1").await?, 3 + 2, "the entry is read and removed");
+    assert_eq!(
+        removal(&people, "1").await?,
+        3 + 2,
+        "the entry is read and removed"
+    );
     assert_eq!(first().await?, None);
     Ok(())
 }
@@ -144,8 +231,18 @@ async fn recovery_keeps_the_entry_of_another_entity() -> Result<()> {
     let second = people.get_existing(&Key::new("p", "2")?).await?;
     let gone = table_core::store::Operation::Delete(second.key().clone(), second.etag().into());
     store.write(people.table(), gone).await?;
-    assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
-    let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
+    assert_eq!(
+        people
+            .journal()
+            .sweep(&[], Default::default())
+            .await?
+            .applied,
+        1
+    );
+    let found = people
+        .find("city", &Key::new("city_oslo", "")?, Trust::Entity)
+        .await?
+        .unwrap();
     assert_eq!(found.key().row(), "1");
     Ok(())
 }
@@ -167,13 +264,18 @@ async fn a_build_over_colliding_keys_fails() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn an_entry_never_replaces_an_entity() -> Result<()> {
     let (store, _) = metered();
-    let by_twin = Index::new("twin", Placement::SamePartition, "1", |e| match e.get("Twin") {
-        Some(ValueRef::String(twin)) => Key::new(e.key().partition(), twin).map(Some),
-        _ => Ok(None),
+    let by_twin = Index::new("twin", Placement::SamePartition, "1", |e| {
+        match e.get("Twin") {
+            Some(ValueRef::String(twin)) => Key::new(e.key().partition(), twin).map(Some),
+            _ => Ok(None),
+        }
     });
     let people = open(&store, vec![by_twin]).await?;
     people.insert(person("1", "oslo")?).await?;
-    let error = people.insert(person("2", "rome")?.with("Twin", "1")).await.unwrap_err();
+    let error = people
+        .insert(person("2", "rome")?.with("Twin", "1"))
+        .await
+        .unwrap_err();
     assert!(error.is_key_collision(), "{error}");
     let rows = store.query_all(people.table(), &Query::new()).await?;
     assert_eq!(rows.iter().filter(|row| !row.key().is_system()).count(), 1);

@@ -67,7 +67,10 @@ where
 /// The same template encodes another property type differently: lookups would miss existing entries.
 #[tokio::test(start_paused = true)]
 async fn a_changed_key_encoding_in_the_same_key_range_is_refused() -> Result<()> {
-    for changed in [reopens::<Short, Long>().await, reopens::<Text, Short>().await] {
+    for changed in [
+        reopens::<Short, Long>().await,
+        reopens::<Text, Short>().await,
+    ] {
         let error = changed.unwrap_err().to_string();
         assert!(
             error.contains("another index") && error.contains("text that its keys start with"),
@@ -107,7 +110,10 @@ async fn an_index_of_another_type_in_the_same_key_range_is_refused() -> Result<(
     ];
     for other in others {
         let error = other.unwrap_err().to_string();
-        assert!(error.contains("'email'") && error.contains("another type"), "{error}");
+        assert!(
+            error.contains("'email'") && error.contains("another type"),
+            "{error}"
+        );
     }
     reopens::<Contractor, Contractor>().await
 }
@@ -118,7 +124,9 @@ async fn a_table_with_system_rows_is_empty() -> Result<()> {
     let (store, table) = (MemoryStore::new(), TableName::new("People")?);
     store.create_table(&table).await?;
     for partition in ["~~\u{E000}", "~~\u{FFFF}", "~~\u{10FFFF}x"] {
-        store.write(&table, Operation::Insert(Entity::new(partition, "r")?)).await?;
+        store
+            .write(&table, Operation::Insert(Entity::new(partition, "r")?))
+            .await?;
     }
     let index = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}")?;
     let people = IndexedEntities::open(store, table, vec![index], IndexOptions::local()).await?;
@@ -133,14 +141,27 @@ async fn indexes_of_other_types_take_no_place_in_the_declaration() -> Result<()>
     store.create_table(&table).await?;
     let options = IndexOptions::local;
     let open = |indexes, schema| {
-        open_to_write(store.clone(), table.clone(), indexes, options(), EntityScope::Type(schema))
+        open_to_write(
+            store.clone(),
+            table.clone(),
+            indexes,
+            options(),
+            EntityScope::Type(schema),
+        )
     };
     open(Vec::new(), Contractor::SCHEMA).await?;
     let of = |name: &str, of: &str| {
-        let index = Index::keyed(name, Placement::SamePartition, "", &format!("{name}_{{RowKey}}"));
+        let index = Index::keyed(
+            name,
+            Placement::SamePartition,
+            "",
+            &format!("{name}_{{RowKey}}"),
+        );
         Ok::<_, Error>(index?.with_discriminator("EntityType", of))
     };
-    let mut indexes = (0..99).map(|n| of(&format!("other{n:02}"), "Other")).collect::<Result<Vec<_>>>()?;
+    let mut indexes = (0..99)
+        .map(|n| of(&format!("other{n:02}"), "Other"))
+        .collect::<Result<Vec<_>>>()?;
     indexes.push(of("own", "Person")?);
     let people = open(indexes, Short::SCHEMA).await?;
     assert_eq!(people.state("other00"), IndexState::Absent);

@@ -8,7 +8,9 @@ use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::{Result, TableStore};
 
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, IndexedTable, Placement, ScrubMode};
+use crate::index::{
+    Index, IndexOptions, IndexState, IndexedEntities, IndexedTable, Placement, ScrubMode,
+};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Order", rename_all = "PascalCase")]
@@ -72,15 +74,29 @@ struct Letter {
 }
 
 fn order(id: u32, state: &str) -> Order {
-    Order { customer: "c".to_owned(), id, state: state.to_owned() }
+    Order {
+        customer: "c".to_owned(),
+        id,
+        state: state.to_owned(),
+    }
 }
 
 fn ticket(id: u32, subject: &str) -> Ticket {
-    Ticket { customer: "c".to_owned(), id, subject: subject.to_owned(), note: None }
+    Ticket {
+        customer: "c".to_owned(),
+        id,
+        subject: subject.to_owned(),
+        note: None,
+    }
 }
 
 fn stock(left: i32) -> Stock {
-    Stock { customer: "c".to_owned(), item: "bolt".to_owned(), left, etag: None }
+    Stock {
+        customer: "c".to_owned(),
+        item: "bolt".to_owned(),
+        left,
+        etag: None,
+    }
 }
 
 fn stock_key() -> EntityKey<Stock> {
@@ -99,7 +115,10 @@ struct Shop {
 impl Shop {
     fn new() -> Self {
         let meter = RequestMeter::new();
-        Self { store: Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter }
+        Self {
+            store: Arc::new(Metered::new(MemoryStore::new(), meter.clone())),
+            meter,
+        }
     }
 
     async fn open<T: IndexedEntity>(&self) -> Result<IndexedTable<T>> {
@@ -131,7 +150,10 @@ async fn an_order_its_ticket_and_the_stock_are_one_request() -> Result<()> {
     let group = async || {
         let mut group = orders.group(Order::partition("c")?);
         group.insert(&order(1, "open"))?;
-        group.of(&tickets)?.insert(&ticket(1, "late"))?.insert(&ticket(2, "lost"))?;
+        group
+            .of(&tickets)?
+            .insert(&ticket(1, "late"))?
+            .insert(&ticket(2, "lost"))?;
         group.of_plain::<Stock>()?.insert(&stock(5))?;
         group.commit().await
     };
@@ -147,7 +169,10 @@ async fn an_order_its_ticket_and_the_stock_are_one_request() -> Result<()> {
     group.replace_stored(&one, &order(1, "paid"))?;
     group.of(&tickets)?.insert(&ticket(3, "late"))?;
     assert!(group.commit().await.unwrap_err().is_unique_violation());
-    assert_eq!(orders.get_existing(Order::key("c", 1)?).await?.state, "open");
+    assert_eq!(
+        orders.get_existing(Order::key("c", 1)?).await?.state,
+        "open"
+    );
     shop.check().await
 }
 
@@ -163,16 +188,27 @@ async fn a_group_has_every_verb_for_every_type() -> Result<()> {
     group.of_plain::<Stock>()?.insert(&stock(5))?;
     group.commit().await?;
 
-    let (third, fourth) =
-        (tickets.get_existing(ticket_key(3)).await?, tickets.get_existing(ticket_key(4)).await?);
-    let read = orders.get_plain::<Stock>(stock_key()).await?.expect("the stock");
+    let (third, fourth) = (
+        tickets.get_existing(ticket_key(3)).await?,
+        tickets.get_existing(ticket_key(4)).await?,
+    );
+    let read = orders
+        .get_plain::<Stock>(stock_key())
+        .await?
+        .expect("the stock");
     let group = async || {
         let mut group = orders.group(Order::partition("c")?);
         group.upsert(&order(1, "paid"))?;
         let mut of_tickets = group.of(&tickets)?;
-        of_tickets.upsert(&ticket(1, "aa"))?.delete(ticket_key(2), IfMatch::Any)?;
-        of_tickets.replace_stored(&third, &ticket(3, "b"))?.delete_stored(&fourth)?;
-        group.of_plain::<Stock>()?.replace_stored(&read, &stock(4))?;
+        of_tickets
+            .upsert(&ticket(1, "aa"))?
+            .delete(ticket_key(2), IfMatch::Any)?;
+        of_tickets
+            .replace_stored(&third, &ticket(3, "b"))?
+            .delete_stored(&fourth)?;
+        group
+            .of_plain::<Stock>()?
+            .replace_stored(&read, &stock(4))?;
         group.commit().await
     };
     let (committed, cost) = shop.meter.measure(group()).await;
@@ -182,22 +218,46 @@ async fn a_group_has_every_verb_for_every_type() -> Result<()> {
     let subjects = tickets.by(Ticket::by_subject("c")).all().await?;
     assert_eq!(subjects, [ticket(1, "aa"), ticket(3, "b")]);
 
-    let now = orders.get_plain::<Stock>(stock_key()).await?.expect("the stock");
+    let now = orders
+        .get_plain::<Stock>(stock_key())
+        .await?
+        .expect("the stock");
     assert_eq!(now.left, 4);
     let mut group = orders.group(Order::partition("c")?);
-    group.of(&tickets)?.merge(ticket_key(1), &Ticket::patch().note("x".to_owned()), IfMatch::Any)?;
+    group.of(&tickets)?.merge(
+        ticket_key(1),
+        &Ticket::patch().note("x".to_owned()),
+        IfMatch::Any,
+    )?;
     group.of(&tickets)?.insert_or_merge(&ticket(3, "cc"))?;
-    group.of_plain::<Stock>()?.replace(&Stock { left: 3, ..now.into_inner() })?;
+    group.of_plain::<Stock>()?.replace(&Stock {
+        left: 3,
+        ..now.into_inner()
+    })?;
     group.commit().await?;
-    assert_eq!(tickets.get_existing(ticket_key(1)).await?.note.as_deref(), Some("x"));
-    let now = orders.get_plain::<Stock>(stock_key()).await?.expect("the stock");
+    assert_eq!(
+        tickets.get_existing(ticket_key(1)).await?.note.as_deref(),
+        Some("x")
+    );
+    let now = orders
+        .get_plain::<Stock>(stock_key())
+        .await?
+        .expect("the stock");
     assert_eq!(now.left, 3);
     let mut group = orders.group(Order::partition("c")?);
     group.of_plain::<Stock>()?.delete_stored(&now)?;
-    group.of(&tickets)?.replace_if(&ticket(3, "dd"), IfMatch::Any)?;
+    group
+        .of(&tickets)?
+        .replace_if(&ticket(3, "dd"), IfMatch::Any)?;
     group.commit().await?;
     assert!(orders.get_plain::<Stock>(stock_key()).await?.is_none());
-    assert_eq!(tickets.by(Ticket::by_subject("c").subject("dd")).count().await?, 1);
+    assert_eq!(
+        tickets
+            .by(Ticket::by_subject("c").subject("dd"))
+            .count()
+            .await?,
+        1
+    );
     shop.check().await
 }
 
@@ -211,27 +271,58 @@ async fn an_index_declared_after_the_groups_handle_is_maintained() -> Result<()>
     let tickets = shop.open::<Ticket>().await?;
     let group = async || {
         let mut group = orders.group(Order::partition("c")?);
-        let noted = Ticket { note: Some("n".to_owned()), ..ticket(1, "late") };
-        group.insert(&order(2, "open"))?.of(&tickets)?.insert(&noted)?;
+        let noted = Ticket {
+            note: Some("n".to_owned()),
+            ..ticket(1, "late")
+        };
+        group
+            .insert(&order(2, "open"))?
+            .of(&tickets)?
+            .insert(&noted)?;
         group.commit().await
     };
     let (committed, cost) = shop.meter.measure(group()).await;
     committed?;
-    assert_eq!(cost.total(), 1, "the states are those that the other handle has read");
-    assert_eq!(tickets.by(Ticket::by_subject("c").subject("late")).count().await?, 1);
-    assert_eq!(noted.by(NotedTicket::by_note("c").note("n")).count().await?, 1);
+    assert_eq!(
+        cost.total(),
+        1,
+        "the states are those that the other handle has read"
+    );
+    assert_eq!(
+        tickets
+            .by(Ticket::by_subject("c").subject("late"))
+            .count()
+            .await?,
+        1
+    );
+    assert_eq!(
+        noted
+            .by(NotedTicket::by_note("c").note("n"))
+            .count()
+            .await?,
+        1
+    );
     shop.check().await?;
 
     // The states are read again: writes no longer maintain the dropped index.
     noted.entities().drop_index("note").await?;
     tokio::time::advance(Duration::from_secs(600)).await;
     let mut group = orders.group(Order::partition("c")?);
-    let second = Ticket { note: Some("n".to_owned()), ..ticket(2, "lost") };
+    let second = Ticket {
+        note: Some("n".to_owned()),
+        ..ticket(2, "lost")
+    };
     group.of(&tickets)?.insert(&second)?;
     group.commit().await?;
-    let found = shop.store.query_all(&TableName::new("Shop")?, &Query::new()).await?;
+    let found = shop
+        .store
+        .query_all(&TableName::new("Shop")?, &Query::new())
+        .await?;
     assert!(found.iter().any(|row| row.key().row() == "subject_lost"));
-    assert!(!found.iter().any(|row| row.key().row().starts_with("note_")), "{found:?}");
+    assert!(
+        !found.iter().any(|row| row.key().row().starts_with("note_")),
+        "{found:?}"
+    );
     shop.check().await
 }
 
@@ -240,8 +331,14 @@ async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
     let shop = Shop::new();
     let opaque = || {
         Index::new("first", Placement::SamePartition, "1", |e| {
-            let Some(ValueRef::String(subject)) = e.get("Subject") else { return Ok(None) };
-            Key::new(e.key().partition(), format!("first_{}_{}", &subject[..1], e.key().row())).map(Some)
+            let Some(ValueRef::String(subject)) = e.get("Subject") else {
+                return Ok(None);
+            };
+            Key::new(
+                e.key().partition(),
+                format!("first_{}_{}", &subject[..1], e.key().row()),
+            )
+            .map(Some)
         })
         .with_discriminator("EntityType", "Ticket")
     };
@@ -255,19 +352,40 @@ async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
     .await?;
     tokio::time::advance(Duration::from_secs(600)).await;
     // The orders' program alone cannot maintain that index.
-    let refused = orders.entities().insert(ticket(1, "late").to_entity()?).await.unwrap_err().to_string();
-    assert!(refused.contains("first") && refused.contains("Rust code"), "{refused}");
+    let refused = orders
+        .entities()
+        .insert(ticket(1, "late").to_entity()?)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("first") && refused.contains("Rust code"),
+        "{refused}"
+    );
 
     let mut group = orders.group(Order::partition("c")?);
-    group.insert(&order(1, "open"))?.of(&tickets)?.insert(&ticket(1, "late"))?;
+    group
+        .insert(&order(1, "open"))?
+        .of(&tickets)?
+        .insert(&ticket(1, "late"))?;
     group.commit().await?;
     let first = Key::new("c", "first_l_ticket_000001")?;
-    assert!(shop.store.get(&TableName::new("Shop")?, &first, None).await?.is_some());
+    assert!(
+        shop.store
+            .get(&TableName::new("Shop")?, &first, None)
+            .await?
+            .is_some()
+    );
     tokio::time::advance(Duration::from_secs(600)).await;
     let mut group = orders.group(Order::partition("c")?);
     group.of(&tickets)?.delete(ticket_key(1), IfMatch::Any)?;
     group.commit().await?;
-    assert!(shop.store.get(&TableName::new("Shop")?, &first, None).await?.is_none());
+    assert!(
+        shop.store
+            .get(&TableName::new("Shop")?, &first, None)
+            .await?
+            .is_none()
+    );
     Ok(())
 }
 
@@ -277,22 +395,39 @@ async fn a_group_refuses_changes_that_it_cannot_index_without_a_request() -> Res
     let orders = shop.open::<Order>().await?;
     let elsewhere =
         IndexedTable::<Ticket>::open(shop.store.clone(), "Other", IndexOptions::default()).await?;
-    let reader =
-        IndexedTable::<Ticket>::open_to_read(shop.store.clone(), "Shop", Vec::new(), IndexOptions::default())
-            .await?;
+    let reader = IndexedTable::<Ticket>::open_to_read(
+        shop.store.clone(),
+        "Shop",
+        Vec::new(),
+        IndexOptions::default(),
+    )
+    .await?;
     let before = shop.meter.total();
     let mut group = orders.group(Order::partition("c")?);
     group.insert(&order(1, "open"))?;
     let plain = group.of_plain::<Ticket>().unwrap_err().to_string();
-    assert!(plain.contains("'subject'") && plain.contains("IndexedTable::<Ticket>::open"), "{plain}");
+    assert!(
+        plain.contains("'subject'") && plain.contains("IndexedTable::<Ticket>::open"),
+        "{plain}"
+    );
     let other = group.of(&elsewhere).unwrap_err().to_string();
-    assert!(other.contains("'Other'") && other.contains("'Shop'"), "{other}");
+    assert!(
+        other.contains("'Other'") && other.contains("'Shop'"),
+        "{other}"
+    );
     let read = group.of(&reader).unwrap_err().to_string();
     assert!(read.contains("opened to read"), "{read}");
     let large = group.of_plain::<Letter>().unwrap_err().to_string();
     assert!(large.contains("LargeTable"), "{large}");
-    let outside = Stock { customer: "d".to_owned(), ..stock(1) };
-    let outside = group.of_plain::<Stock>()?.insert(&outside).unwrap_err().to_string();
+    let outside = Stock {
+        customer: "d".to_owned(),
+        ..stock(1)
+    };
+    let outside = group
+        .of_plain::<Stock>()?
+        .insert(&outside)
+        .unwrap_err()
+        .to_string();
     assert!(outside.contains("is not in the partition 'c'"), "{outside}");
     assert_eq!(group.len(), 1);
     assert_eq!(shop.meter.total() - before, 0);
@@ -303,20 +438,36 @@ async fn a_group_refuses_changes_that_it_cannot_index_without_a_request() -> Res
 async fn an_absent_unique_index_refuses_values() -> Result<()> {
     let shop = Shop::new();
     let orders = shop.open::<Order>().await?;
-    let everything =
-        IndexedEntities::open(shop.store.clone(), TableName::new("Shop")?, vec![], IndexOptions::default());
-    everything.await?.insert(ticket(1, "late").to_entity()?).await?;
+    let everything = IndexedEntities::open(
+        shop.store.clone(),
+        TableName::new("Shop")?,
+        vec![],
+        IndexOptions::default(),
+    );
+    everything
+        .await?
+        .insert(ticket(1, "late").to_entity()?)
+        .await?;
     let tickets = shop.open::<Ticket>().await?;
     assert_eq!(tickets.entities().state("subject"), IndexState::Absent);
     let mut group = orders.group(Order::partition("c")?);
-    group.insert(&order(1, "open"))?.of(&tickets)?.insert(&ticket(2, "lost"))?;
+    group
+        .insert(&order(1, "open"))?
+        .of(&tickets)?
+        .insert(&ticket(2, "lost"))?;
     let refused = group.commit().await.unwrap_err().to_string();
-    assert!(refused.contains("subject") && refused.contains("absent"), "{refused}");
+    assert!(
+        refused.contains("subject") && refused.contains("absent"),
+        "{refused}"
+    );
     assert!(orders.get(Order::key("c", 1)?).await?.is_none());
 
     tickets.entities().build("subject")?.run().await?;
     let mut group = orders.group(Order::partition("c")?);
-    group.insert(&order(1, "open"))?.of(&tickets)?.insert(&ticket(2, "lost"))?;
+    group
+        .insert(&order(1, "open"))?
+        .of(&tickets)?
+        .insert(&ticket(2, "lost"))?;
     group.commit().await?;
     shop.check().await
 }
@@ -339,7 +490,12 @@ async fn a_write_renews_the_version_of_its_entity() -> Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
     let orders = IndexedTable::<Versioned>::open(store, "Shop", IndexOptions::local()).await?;
-    let mut order = Versioned { customer: "ann".into(), id: 1, state: "open".into(), etag: None };
+    let mut order = Versioned {
+        customer: "ann".into(),
+        id: 1,
+        state: "open".into(),
+        etag: None,
+    };
     orders.insert(&order).await?.renew(&mut order);
     let stale = order.clone();
     let (done, cost) = meter
@@ -354,7 +510,17 @@ async fn a_write_renews_the_version_of_its_entity() -> Result<()> {
     done?;
     let read = orders.get_existing(Versioned::key("ann", 1)?).await?;
     assert_eq!((read.state.as_str(), &read.etag), ("sent", &order.etag));
-    assert_eq!(cost.total(), 4, "a read of the old state and a group, twice");
-    assert!(orders.replace(&stale).await.unwrap_err().is_precondition_failed());
+    assert_eq!(
+        cost.total(),
+        4,
+        "a read of the old state and a group, twice"
+    );
+    assert!(
+        orders
+            .replace(&stale)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
     Ok(())
 }

@@ -31,8 +31,12 @@ fn index(placement: &Placement) -> Index {
 }
 
 fn placements() -> [(Placement, Index); 2] {
-    let beside = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}").unwrap();
-    [(Placement::SamePartition, beside), (Placement::OtherPartition, index(&Placement::OtherPartition))]
+    let beside =
+        Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}").unwrap();
+    [
+        (Placement::SamePartition, beside),
+        (Placement::OtherPartition, index(&Placement::OtherPartition)),
+    ]
 }
 
 fn person(id: u32, city: &str) -> Result<Entity> {
@@ -44,17 +48,29 @@ async fn five() -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.create_table(&people()).await?;
     for id in 0..5 {
-        store.write(&people(), Operation::Insert(person(id, "oslo")?)).await?;
+        store
+            .write(&people(), Operation::Insert(person(id, "oslo")?))
+            .await?;
     }
     Ok(store)
 }
 
 async fn open(store: impl TableStore, index: &Index) -> Result<IndexedEntities> {
-    IndexedEntities::open(Arc::new(store), people(), vec![index.clone()], IndexOptions::default()).await
+    IndexedEntities::open(
+        Arc::new(store),
+        people(),
+        vec![index.clone()],
+        IndexOptions::default(),
+    )
+    .await
 }
 
 /// A handle whose nth request from now on is delayed.
-async fn paused_at(store: &MemoryStore, index: &Index, nth: u64) -> Result<(IndexedEntities, FaultInjector)> {
+async fn paused_at(
+    store: &MemoryStore,
+    index: &Index,
+    nth: u64,
+) -> Result<(IndexedEntities, FaultInjector)> {
     let faults = FaultInjector::new(1);
     let opened = open(Faulty::new(store.clone(), faults.clone()), index).await?;
     faults.add(FaultRule::new(Fault::Delay(PAUSE)).nth(nth));
@@ -62,13 +78,21 @@ async fn paused_at(store: &MemoryStore, index: &Index, nth: u64) -> Result<(Inde
 }
 
 /// The existing entries, and the entries that the entities should have.
-async fn entries(store: &MemoryStore, index: &Index) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+async fn entries(
+    store: &MemoryStore,
+    index: &Index,
+) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let (mut found, mut wanted) = (BTreeSet::new(), BTreeSet::new());
     for row in store.query_all(&people(), &Query::new()).await? {
         if Entry::index_of(&row) == Some(index.id()) {
             found.insert(row.key().to_string());
         } else if !row.key().is_system() {
-            wanted.extend(index.entries(&people(), &row)?.iter().map(|entry| entry.location.key.to_string()));
+            wanted.extend(
+                index
+                    .entries(&people(), &row)?
+                    .iter()
+                    .map(|entry| entry.location.key.to_string()),
+            );
         }
     }
     Ok((found, wanted))
@@ -88,7 +112,10 @@ async fn writes(people: &IndexedEntities) -> Result<()> {
 async fn a_change_of_state_does_not_wait_without_writers() -> Result<()> {
     for (_, index) in placements() {
         let store = five().await?;
-        let (people, other) = (open(store.clone(), &index).await?, open(store.clone(), &index).await?);
+        let (people, other) = (
+            open(store.clone(), &index).await?,
+            open(store.clone(), &index).await?,
+        );
         let begun = Instant::now();
         let built = people.build("city")?.run().await?;
         assert_eq!(built.state, IndexState::Readable);
@@ -97,12 +124,23 @@ async fn a_change_of_state_does_not_wait_without_writers() -> Result<()> {
         assert_eq!(found.len(), 5);
         assert_eq!(found, wanted);
         other.insert(person(9, "rome")?).await?;
-        assert_eq!(other.state("city"), IndexState::Readable, "another handle was told");
+        assert_eq!(
+            other.state("city"),
+            IndexState::Readable,
+            "another handle was told"
+        );
         people.drop_index("city").await?;
         assert!(entries(&store, &index).await?.0.is_empty());
         other.insert(person(10, "rome")?).await?;
-        assert!(entries(&store, &index).await?.0.is_empty(), "an entry of an index that is gone");
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(
+            entries(&store, &index).await?.0.is_empty(),
+            "an entry of an index that is gone"
+        );
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            begun.elapsed()
+        );
     }
     Ok(())
 }
@@ -175,8 +213,14 @@ async fn a_change_of_state_does_not_wait_for_a_dropped_write() -> Result<()> {
             };
             let begun = Instant::now();
             let (built, _) = tokio::join!(build, dropped);
-            assert!(built? - begun < Duration::from_secs(2), "held up in request {nth}");
-            builder.journal().sweep(&[], Duration::from_secs(3600)).await?;
+            assert!(
+                built? - begun < Duration::from_secs(2),
+                "held up in request {nth}"
+            );
+            builder
+                .journal()
+                .sweep(&[], Duration::from_secs(3600))
+                .await?;
             let (found, wanted) = entries(&store, &index).await?;
             assert_eq!(found, wanted, "held up in request {nth}");
         }
@@ -204,7 +248,10 @@ async fn a_drop_waits_for_lookups() -> Result<()> {
             let (removed, found) = tokio::join!(remove, reader.all("city", &query, Trust::Entry));
             removed?;
             assert_eq!(found?.len(), 5, "held up in request {nth}");
-            assert!(reader.all("city", &query, Trust::Entry).await.is_err(), "the reader was told");
+            assert!(
+                reader.all("city", &query, Trust::Entry).await.is_err(),
+                "the reader was told"
+            );
         }
     }
     Ok(())
@@ -217,14 +264,25 @@ async fn a_drop_waits_for_a_running_builder() -> Result<()> {
         let store = five().await?;
         let (first, faults) = paused_at(&store, &index, u64::MAX).await?;
         // The first group declares the index.
-        let held = || FaultRule::new(Fault::Delay(PAUSE)).on(OperationKind::Transact).nth(2);
+        let held = || {
+            FaultRule::new(Fault::Delay(PAUSE))
+                .on(OperationKind::Transact)
+                .nth(2)
+        };
         faults.add(held());
         let gone = timeout(Duration::from_secs(1), first.build("city")?.run()).await;
-        assert!(gone.is_err() && first.state("city") == IndexState::Building, "it was in the middle of it");
+        assert!(
+            gone.is_err() && first.state("city") == IndexState::Building,
+            "it was in the middle of it"
+        );
         let second = open(store.clone(), &index).await?;
         let begun = Instant::now();
         second.build("city")?.run().await?;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            begun.elapsed()
+        );
         let (found, wanted) = entries(&store, &index).await?;
         assert_eq!(found, wanted);
 
@@ -233,7 +291,9 @@ async fn a_drop_waits_for_a_running_builder() -> Result<()> {
         let mut waits = Vec::new();
         let remove = async {
             sleep(Duration::from_secs(1)).await;
-            second.drop_index_with("city", |waiting| waits.push(waiting.for_what)).await
+            second
+                .drop_index_with("city", |waiting| waits.push(waiting.for_what))
+                .await
         };
         let (_, removed) = tokio::join!(first.build("city")?.run(), remove);
         removed?;
@@ -258,18 +318,30 @@ async fn a_change_of_state_in_a_served_store_waits_for_durations_and_reports_the
     let built = build.run().await?;
     assert_eq!(built.waiting, None);
     let (seconds, full) = (Duration::from_secs, Duration::from_secs(90));
-    let states = [IndexState::DeleteOnly, IndexState::WriteOnly, IndexState::Building, IndexState::Readable];
+    let states = [
+        IndexState::DeleteOnly,
+        IndexState::WriteOnly,
+        IndexState::Building,
+        IndexState::Readable,
+    ];
     assert_eq!(
-        waits.iter().map(|(_, waiting)| waiting.for_what).collect::<Vec<_>>(),
+        waits
+            .iter()
+            .map(|(_, waiting)| waiting.for_what)
+            .collect::<Vec<_>>(),
         states.map(WaitingFor::State)
     );
     for ((at, waiting), n) in waits.iter().zip(0..) {
         assert!(*at >= full * n && *at < full * n + seconds(1), "{at:?}");
-        assert!(waiting.until >= begun + *at + full && waiting.until < begun + *at + full + seconds(1));
+        assert!(
+            waiting.until >= begun + *at + full && waiting.until < begun + *at + full + seconds(1)
+        );
     }
     let begun = Instant::now();
     let mut waits = Vec::new();
-    people.drop_index_with("city", |waiting| waits.push(waiting.to_string())).await?;
+    people
+        .drop_index_with("city", |waiting| waits.push(waiting.to_string()))
+        .await?;
     assert_eq!(
         waits,
         ["write-only", "delete-only"].map(|state| format!(

@@ -30,8 +30,12 @@ async fn open(acknowledge: Acknowledge) -> Result<(MemoryStore, IndexedEntities)
     store.create_table(&table()).await?;
     let index = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
     let index = index.unique_within_table().with_payload(Payload::Full);
-    let options = IndexOptions { acknowledge, ..IndexOptions::local() };
-    let users = IndexedEntities::open(Arc::new(store.clone()), table(), vec![index], options).await?;
+    let options = IndexOptions {
+        acknowledge,
+        ..IndexOptions::local()
+    };
+    let users =
+        IndexedEntities::open(Arc::new(store.clone()), table(), vec![index], options).await?;
     Ok((store, users))
 }
 
@@ -46,7 +50,10 @@ async fn a_removed_value_is_free_before_its_entry_is_removed() -> Result<()> {
     let (store, users) = open(Acknowledge::Committed).await?;
     users.insert(user(1)).await?;
     let refused = users.insert(user(2)).await.unwrap_err();
-    assert!(refused.is_unique_violation() && refused.to_string().contains("e_1"), "{refused}");
+    assert!(
+        refused.is_unique_violation() && refused.to_string().contains("e_1"),
+        "{refused}"
+    );
     users.delete(&users.get_existing(&key(1)).await?).await?;
     users.insert(user(2)).await?;
     let row = store.get_existing(&table(), &entry()).await?;
@@ -62,11 +69,22 @@ async fn a_write_whose_row_belongs_to_another_entity_names_both() -> Result<()> 
     let row = store.get_existing(&table(), &entry()).await?;
     store.write(&table(), Operation::Insert(user(2))).await?;
     let stolen = row.with_system(None, None).with(Entry::OWNER_ROW, "e_2");
-    store.write(&table(), Operation::InsertOrReplace(stolen)).await?;
+    store
+        .write(&table(), Operation::InsertOrReplace(stolen))
+        .await?;
     let error = touch(&users, 1).await.unwrap_err();
-    assert!(error.is_unique_violation() && error.outcome() == Outcome::Applied, "{error}");
-    assert!(error.to_string().contains("e_1") && error.to_string().contains("e_2"), "{error}");
-    assert_eq!(store.get_existing(&table(), &key(1)).await?.get("Age"), Some(ValueRef::Int32(41)));
+    assert!(
+        error.is_unique_violation() && error.outcome() == Outcome::Applied,
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("e_1") && error.to_string().contains("e_2"),
+        "{error}"
+    );
+    assert_eq!(
+        store.get_existing(&table(), &key(1)).await?.get("Age"),
+        Some(ValueRef::Int32(41))
+    );
     Ok(())
 }
 
@@ -74,10 +92,21 @@ async fn a_write_whose_row_belongs_to_another_entity_names_both() -> Result<()> 
 async fn a_lost_unique_row_is_reserved_again() -> Result<()> {
     let (store, users) = open(Acknowledge::Applied).await?;
     users.insert(user(1)).await?;
-    store.write(&table(), Operation::Delete(entry(), table_core::model::IfMatch::Any)).await?;
+    store
+        .write(
+            &table(),
+            Operation::Delete(entry(), table_core::model::IfMatch::Any),
+        )
+        .await?;
     assert_eq!(touch(&users, 1).await?, Entries::Applied);
     let row = store.get_existing(&table(), &entry()).await?;
     assert_eq!(row.get("OwnerPending"), Some(ValueRef::Boolean(false)));
-    assert!(users.insert(user(2)).await.unwrap_err().is_unique_violation());
+    assert!(
+        users
+            .insert(user(2))
+            .await
+            .unwrap_err()
+            .is_unique_violation()
+    );
     Ok(())
 }

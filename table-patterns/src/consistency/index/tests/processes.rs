@@ -11,7 +11,8 @@ use table_core::store::{OperationKind, Result, TableStore, TableStoreExt as _};
 use tokio::time::{Instant, sleep};
 
 use crate::index::{
-    BuildProgress, Index, IndexOptions, IndexState, IndexedEntities, Placement, ProcessId, Trust, WaitingFor,
+    BuildProgress, Index, IndexOptions, IndexState, IndexedEntities, Placement, ProcessId, Trust,
+    WaitingFor,
 };
 
 /// A process with the default durations: 30 seconds, 60 and 300.
@@ -38,15 +39,25 @@ async fn service() -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.local_writers().expect("one process").serve();
     store.create_table(&people()).await?;
-    open(store.clone(), IndexOptions::local(), Vec::new()).await?.insert(person("0")).await?;
+    open(store.clone(), IndexOptions::local(), Vec::new())
+        .await?
+        .insert(person("0"))
+        .await?;
     for row in rows(&store).await? {
-        let delete = table_core::store::Operation::Delete(row.key().clone(), table_core::model::IfMatch::Any);
+        let delete = table_core::store::Operation::Delete(
+            row.key().clone(),
+            table_core::model::IfMatch::Any,
+        );
         store.write(&people(), delete).await?;
     }
     Ok(store)
 }
 
-async fn open(store: impl TableStore, options: IndexOptions, indexes: Vec<Index>) -> Result<IndexedEntities> {
+async fn open(
+    store: impl TableStore,
+    options: IndexOptions,
+    indexes: Vec<Index>,
+) -> Result<IndexedEntities> {
     IndexedEntities::open(Arc::new(store), people(), indexes, options).await
 }
 
@@ -82,10 +93,15 @@ async fn a_process_registers_its_durations() -> Result<()> {
     let rows = rows(&store).await?;
     let [row] = &rows[..] else { panic!("{rows:?}") };
     let said = ["Cache", "Request", "Lease", "Heartbeat"].map(|name| row.get(name));
-    assert_eq!(said, [30_000, 60_000, 300_000, 600_000].map(|millis| Some(ValueRef::Int64(millis))));
+    assert_eq!(
+        said,
+        [30_000, 60_000, 300_000, 600_000].map(|millis| Some(ValueRef::Int64(millis)))
+    );
     drop(slow);
     // The table's own row has no duration of a registered process.
-    let table = store.get_existing(&people(), &Key::new(MANIFEST_PARTITION, "table")?).await?;
+    let table = store
+        .get_existing(&people(), &Key::new(MANIFEST_PARTITION, "table")?)
+        .await?;
     assert_eq!(table.get("LongestCache"), Some(ValueRef::Int64(0)));
     Ok(())
 }
@@ -118,19 +134,37 @@ async fn a_build_stops_waiting_for_an_ended_process() -> Result<()> {
     let store = service().await?;
     let quick = open(store.clone(), IndexOptions::local(), vec![index()]).await?;
     drop(open(store.clone(), IndexOptions::default(), vec![index()]).await?);
-    let slow = rows(&store).await?.into_iter().find(|row| row.get("Cache") == Some(ValueRef::Int64(30_000)));
+    let slow = rows(&store)
+        .await?
+        .into_iter()
+        .find(|row| row.get("Cache") == Some(ValueRef::Int64(30_000)));
     let slow = slow.expect("its row").key().row().replace("process~", "");
     quick.refresh().await?;
     let (took, waits) = build(&quick).await?;
     assert!(took >= SETTLED * 4, "{took:?}");
-    let waits: Vec<_> = waits.iter().map(|process| process.map(|process| process.to_string())).collect();
-    assert_eq!(waits, vec![Some(slow); 4], "delete-only, write-only, building and readable");
+    let waits: Vec<_> = waits
+        .iter()
+        .map(|process| process.map(|process| process.to_string()))
+        .collect();
+    assert_eq!(
+        waits,
+        vec![Some(slow); 4],
+        "delete-only, write-only, building and readable"
+    );
     sleep(GONE).await;
     quick.refresh().await?;
-    assert_eq!(rows(&store).await?.len(), 1, "its row went, that of the quick one was written again");
+    assert_eq!(
+        rows(&store).await?.len(),
+        1,
+        "its row went, that of the quick one was written again"
+    );
     let started = Instant::now();
     quick.drop_index("city").await?;
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
     Ok(())
 }
 
@@ -140,8 +174,12 @@ async fn a_process_that_resumes_registers_first() -> Result<()> {
     let store = service().await?;
     let quick = open(store.clone(), IndexOptions::local(), vec![index()]).await?;
     let meter = RequestMeter::new();
-    let slow =
-        open(Metered::new(store.clone(), meter.clone()), IndexOptions::default(), vec![index()]).await?;
+    let slow = open(
+        Metered::new(store.clone(), meter.clone()),
+        IndexOptions::default(),
+        vec![index()],
+    )
+    .await?;
     quick.refresh().await?;
     sleep(GONE).await;
     let (took, waits) = build(&quick).await?;
@@ -154,11 +192,16 @@ async fn a_process_that_resumes_registers_first() -> Result<()> {
     let before = meter.snapshot();
     slow.insert(person("1")).await?;
     let cost = meter.since(&before);
-    let (replaced, inserted) = (cost.of_kind(OperationKind::Replace), cost.of_kind(OperationKind::Insert));
+    let (replaced, inserted) = (
+        cost.of_kind(OperationKind::Replace),
+        cost.of_kind(OperationKind::Insert),
+    );
     assert_eq!(replaced, 1, "the write of the removed row fails");
     assert_eq!(inserted, 1, "another row is inserted");
     assert_eq!(rows(&store).await?.len(), 2);
-    let found = quick.find("city", &Key::new("city_oslo", "1")?, Trust::Entry).await?;
+    let found = quick
+        .find("city", &Key::new("city_oslo", "1")?, Trust::Entry)
+        .await?;
     assert!(found.is_some(), "it knows the index");
     Ok(())
 }
@@ -168,7 +211,13 @@ async fn a_process_that_resumes_registers_first() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn the_first_index_waits_for_writers_of_plain_rows() -> Result<()> {
     let store = service().await?;
-    let later = Index::keyed("later", Placement::OtherPartition, "later_{City}", "{RowKey}").unwrap();
+    let later = Index::keyed(
+        "later",
+        Placement::OtherPartition,
+        "later_{City}",
+        "{RowKey}",
+    )
+    .unwrap();
     let quick = open(store.clone(), IndexOptions::local(), vec![index(), later]).await?;
     for (name, waited) in [("city", vec![IndexState::DeleteOnly]), ("later", vec![])] {
         let (started, mut waits) = (Instant::now(), Vec::new());
@@ -176,7 +225,10 @@ async fn the_first_index_waits_for_writers_of_plain_rows() -> Result<()> {
             if let Some(waiting) = progress.waiting
                 && waiting.for_what == WaitingFor::PlainWriters
             {
-                assert_eq!(waiting.until.duration_since(started).as_secs(), PLAIN.as_secs());
+                assert_eq!(
+                    waiting.until.duration_since(started).as_secs(),
+                    PLAIN.as_secs()
+                );
                 waits.push(progress.state);
             }
         };
@@ -194,7 +246,12 @@ async fn the_first_index_waits_for_writers_of_plain_rows() -> Result<()> {
 async fn a_writing_process_renews_its_registration() -> Result<()> {
     let store = service().await?;
     let meter = RequestMeter::new();
-    let busy = open(Metered::new(store.clone(), meter.clone()), IndexOptions::default(), Vec::new()).await?;
+    let busy = open(
+        Metered::new(store.clone(), meter.clone()),
+        IndexOptions::default(),
+        Vec::new(),
+    )
+    .await?;
     let before = meter.snapshot();
     for n in 1..=90 {
         sleep(Duration::from_secs(10)).await;
@@ -202,7 +259,11 @@ async fn a_writing_process_renews_its_registration() -> Result<()> {
     }
     let cost = meter.since(&before);
     assert_eq!(cost.of_kind(OperationKind::Replace), 3, "each five minutes");
-    assert_eq!(cost.of_kind(OperationKind::Query), 30, "states are read each thirty seconds");
+    assert_eq!(
+        cost.of_kind(OperationKind::Query),
+        30,
+        "states are read each thirty seconds"
+    );
     assert_eq!(rows(&store).await?.len(), 1);
     Ok(())
 }
@@ -214,12 +275,23 @@ async fn a_process_that_cannot_register_does_not_write() -> Result<()> {
     for (fault, left) in [(Fault::LoseAnswer, 2), (Fault::LoseRequest, 1)] {
         let store = service().await?;
         let faults = FaultInjector::new(1);
-        let writer = open(Faulty::new(store.clone(), faults.clone()), IndexOptions::local(), vec![]).await?;
+        let writer = open(
+            Faulty::new(store.clone(), faults.clone()),
+            IndexOptions::local(),
+            vec![],
+        )
+        .await?;
         sleep(Duration::from_secs(60)).await;
         faults.add(FaultRule::new(fault).on(OperationKind::Replace).nth(1));
         writer.insert(person("1")).await.unwrap_err();
         assert_eq!(faults.injected().len(), 1);
-        assert!(store.get(&people(), person("1").key(), None).await?.is_none(), "{fault:?}");
+        assert!(
+            store
+                .get(&people(), person("1").key(), None)
+                .await?
+                .is_none(),
+            "{fault:?}"
+        );
         // The next write inserts another row, because the outcome of the first is unknown.
         writer.insert(person("1")).await?;
         assert_eq!(rows(&store).await?.len(), left, "{fault:?}");

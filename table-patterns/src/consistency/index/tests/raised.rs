@@ -10,7 +10,12 @@ use crate::index::{IndexOptions, IndexState, IndexedTable, ScrubMode};
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = table_core, type = "Job", rename_all = "PascalCase", row_key = "j_{id}")]
 #[index(state, row_key = "state_{state}_{id}", payload = fields(title))]
-#[index(title, partition_key = "t_{title}", row_key = "title", unique = "table")]
+#[index(
+    title,
+    partition_key = "t_{title}",
+    row_key = "title",
+    unique = "table"
+)]
 #[index(mine, partition_key = "m_{title}", row_key = "{p}_{id}")]
 struct Job1 {
     #[partition_key]
@@ -33,8 +38,21 @@ struct Job2 {
 }
 
 impl From<Job1> for Job2 {
-    fn from(Job1 { p, id, state, title }: Job1) -> Self {
-        Self { p, id, state, title, more: None }
+    fn from(
+        Job1 {
+            p,
+            id,
+            state,
+            title,
+        }: Job1,
+    ) -> Self {
+        Self {
+            p,
+            id,
+            state,
+            title,
+            more: None,
+        }
     }
 }
 
@@ -55,8 +73,23 @@ struct Job3 {
 }
 
 impl From<Job2> for Job3 {
-    fn from(Job2 { p, id, state, title, more }: Job2) -> Self {
-        Self { p, id, state, title, more, most: None }
+    fn from(
+        Job2 {
+            p,
+            id,
+            state,
+            title,
+            more,
+        }: Job2,
+    ) -> Self {
+        Self {
+            p,
+            id,
+            state,
+            title,
+            more,
+            most: None,
+        }
     }
 }
 
@@ -73,7 +106,12 @@ struct Title2 {
 }
 
 fn job1(id: u32) -> Job1 {
-    Job1 { p: "p".to_owned(), id, state: "new".to_owned(), title: format!("t{id}") }
+    Job1 {
+        p: "p".to_owned(),
+        id,
+        state: "new".to_owned(),
+        title: format!("t{id}"),
+    }
 }
 
 fn job2(id: u32) -> Job2 {
@@ -85,15 +123,28 @@ async fn open<T: IndexedEntity>(store: &MemoryStore) -> Result<IndexedTable<T>> 
 }
 
 fn titles(ids: &[u32]) -> Vec<Title2> {
-    ids.iter().map(|id| Title2 { title: format!("t{id}") }).collect()
+    ids.iter()
+        .map(|id| Title2 {
+            title: format!("t{id}"),
+        })
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_index_stays_the_same_in_a_later_version() -> Result<()> {
     let definitions = [Job1::SCHEMA, Job2::SCHEMA, Job3::SCHEMA].map(|schema| &schema.indexes[0]);
     for definition in definitions {
-        assert_eq!(definition.fingerprint(), definitions[0].fingerprint(), "{}", definition.to_json());
-        assert!(!definition.to_json().contains("EntityVersion"), "{}", definition.to_json());
+        assert_eq!(
+            definition.fingerprint(),
+            definitions[0].fingerprint(),
+            "{}",
+            definition.to_json()
+        );
+        assert!(
+            !definition.to_json().contains("EntityVersion"),
+            "{}",
+            definition.to_json()
+        );
     }
     let store = MemoryStore::new();
     let one = open::<Job1>(&store).await?;
@@ -109,18 +160,35 @@ async fn an_index_stays_the_same_in_a_later_version() -> Result<()> {
     // An entry is of the version of its entity. As of an entity, a projection reads it in its own version.
     let page = found(&two).project::<Title2>().readable_page(None).await?;
     assert_eq!((page.page.items, page.unreadable.len()), (titles(&[2]), 2));
-    let page = one.by(Job1::by_state("p").state("new")).project::<Title1>().readable_page(None).await?;
-    let read: Vec<_> = page.page.items.iter().map(|found| found.title.as_str()).collect();
+    let page = one
+        .by(Job1::by_state("p").state("new"))
+        .project::<Title1>()
+        .readable_page(None)
+        .await?;
+    let read: Vec<_> = page
+        .page
+        .items
+        .iter()
+        .map(|found| found.title.as_str())
+        .collect();
     assert_eq!(read, ["t1", "t3"]);
     assert_eq!(page.unreadable.len(), 1);
     let three = open::<Job3>(&store).await?;
     three.insert(&job2(4).into()).await?;
     // An upgrade changes the versions in the entries. Version 3 names version 2 as a reader.
     three.upgrade_all().await?;
-    assert_eq!(found(&two).project::<Title2>().all().await?, titles(&[1, 2, 3, 4]));
+    assert_eq!(
+        found(&two).project::<Title2>().all().await?,
+        titles(&[1, 2, 3, 4])
+    );
     for index in ["state", "title", "mine"] {
         let report = three.entities().scrub(index, ScrubMode::Report).await?;
-        let found = (report.entries, report.missing, report.dangling, report.taken_keys);
+        let found = (
+            report.entries,
+            report.missing,
+            report.dangling,
+            report.taken_keys,
+        );
         assert_eq!(found, (4, 0, 0, 0), "{index}");
     }
     Ok(())
@@ -136,10 +204,20 @@ async fn an_earlier_version_builds_its_index_over_rows_of_a_later_version() -> R
     let one = open::<Job1>(&store).await?;
     for index in ["title", "mine"] {
         let built = one.entities().build(index)?.run().await?;
-        assert_eq!((built.state, built.entries), (IndexState::Readable, 2), "{index}");
+        assert_eq!(
+            (built.state, built.entries),
+            (IndexState::Readable, 2),
+            "{index}"
+        );
     }
     one.insert(&job1(3)).await?;
-    let taken = one.insert(&Job1 { title: "t2".to_owned(), ..job1(4) }).await.unwrap_err();
+    let taken = one
+        .insert(&Job1 {
+            title: "t2".to_owned(),
+            ..job1(4)
+        })
+        .await
+        .unwrap_err();
     assert!(taken.is_unique_violation(), "{taken}");
     two.entities().refresh().await?;
     let rename = |job: &mut Job2| {
@@ -150,11 +228,19 @@ async fn an_earlier_version_builds_its_index_over_rows_of_a_later_version() -> R
     assert!(one.delete_if_exists(Job1::key("p", 1)?).await?);
     // Only a deletion: what the earlier version does not know is not overwritten.
     let refused = one.upsert(&job1(2)).await.unwrap_err();
-    assert!(refused.to_string().contains("is stored in version 2"), "{refused}");
+    assert!(
+        refused.to_string().contains("is stored in version 2"),
+        "{refused}"
+    );
     for (program, entities) in [("one", one.entities()), ("two", two.entities())] {
         for index in ["state", "title", "mine"] {
             let report = entities.scrub(index, ScrubMode::Report).await?;
-            let found = (report.entries, report.missing, report.dangling, report.taken_keys);
+            let found = (
+                report.entries,
+                report.missing,
+                report.dangling,
+                report.taken_keys,
+            );
             assert_eq!(found, (2, 0, 0, 0), "{index} by program {program}");
         }
     }

@@ -23,11 +23,19 @@ const NAMES: [&str; 9] = [
 async fn reserved_property_names_are_refused_in_entities() -> Result<()> {
     for placement in placements() {
         let world = World::new().await?;
-        let people = world.open(vec![by_city(placement, Shape::Row).unique_within_table()]).await?;
+        let people = world
+            .open(vec![by_city(placement, Shape::Row).unique_within_table()])
+            .await?;
         for name in NAMES {
             let before = world.meter.total();
-            let error = people.insert(person(1, "oslo")?.with(name, "city")).await.unwrap_err();
-            assert!(error.to_string().contains(name) && error.to_string().contains("rename"), "{error}");
+            let error = people
+                .insert(person(1, "oslo")?.with(name, "city"))
+                .await
+                .unwrap_err();
+            assert!(
+                error.to_string().contains(name) && error.to_string().contains("rename"),
+                "{error}"
+            );
             assert_eq!(world.meter.total(), before, "it was sent");
         }
     }
@@ -39,13 +47,20 @@ async fn reserved_property_names_are_refused_in_entities() -> Result<()> {
 async fn a_reserved_property_alone_makes_no_entry() -> Result<()> {
     for shape in [Shape::Row, Shape::LIST, Shape::summary::<&str>([])] {
         let world = World::new().await?;
-        let people = world.open(vec![by_city(Placement::SamePartition, shape.clone())]).await?;
+        let people = world
+            .open(vec![by_city(Placement::SamePartition, shape.clone())])
+            .await?;
         let table = TableName::new("People")?;
         let plain = person(7, "rome")?.with("IndexName", "city");
-        world.store.write(&table, Operation::Insert(plain.clone())).await?;
+        world
+            .store
+            .write(&table, Operation::Insert(plain.clone()))
+            .await?;
         people.insert(person(1, "oslo")?).await?;
         if !matches!(shape, Shape::Summary { .. }) {
-            let found = people.all("city", &IndexQuery::partition("p"), Trust::Entry).await?;
+            let found = people
+                .all("city", &IndexQuery::partition("p"), Trust::Entry)
+                .await?;
             assert_eq!(found.len(), 1, "a lookup meets it");
             let report = people.scrub("city", ScrubMode::Report).await?;
             assert_eq!(report.entries, 1, "{shape}");
@@ -53,13 +68,19 @@ async fn a_reserved_property_alone_makes_no_entry() -> Result<()> {
             assert_eq!(report.missing, 1, "{shape}");
         }
         people.drop_index("city").await?;
-        assert!(people.get(plain.key()).await?.is_some(), "the drop of a {shape} took an entity along");
+        assert!(
+            people.get(plain.key()).await?.is_some(),
+            "the drop of a {shape} took an entity along"
+        );
         let refused = people.build("city")?.run().await;
         if matches!(shape, Shape::Summary { .. }) {
             refused?;
         } else {
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.contains("IndexName") && refused.contains("00007"), "{refused}");
+            assert!(
+                refused.contains("IndexName") && refused.contains("00007"),
+                "{refused}"
+            );
             assert_eq!(people.state("city"), IndexState::Building);
         }
     }
@@ -71,13 +92,24 @@ async fn a_reserved_property_alone_makes_no_entry() -> Result<()> {
 async fn a_scrub_finds_properties_of_an_older_state() -> Result<()> {
     for placement in placements() {
         let world = World::new().await?;
-        let index = by_city(placement, Shape::Row).with_payload(Payload::Full).unique_within_table();
+        let index = by_city(placement, Shape::Row)
+            .with_payload(Payload::Full)
+            .unique_within_table();
         let people = world.open(vec![index.clone()]).await?;
         people.insert(person(1, "oslo")?).await?;
-        let entry = index.entries(people.table(), &person(1, "oslo")?)?.remove(0);
-        let row = world.store.get(&entry.location.table, &entry.location.key, None).await?.unwrap();
+        let entry = index
+            .entries(people.table(), &person(1, "oslo")?)?
+            .remove(0);
+        let row = world
+            .store
+            .get(&entry.location.table, &entry.location.key, None)
+            .await?
+            .unwrap();
         let stale: Entity = row.with("Nickname", "ken");
-        world.store.write(&entry.location.table, Operation::InsertOrReplace(stale)).await?;
+        world
+            .store
+            .write(&entry.location.table, Operation::InsertOrReplace(stale))
+            .await?;
         assert_eq!(people.scrub("city", ScrubMode::Report).await?.missing, 1);
         assert_eq!(people.scrub("city", ScrubMode::Repair).await?.missing, 1);
         assert_eq!(people.scrub("city", ScrubMode::Report).await?.missing, 0);
@@ -92,10 +124,15 @@ async fn a_scrub_finds_properties_of_an_older_state() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn an_entry_is_no_system_row() -> Result<()> {
     let world = World::new().await?;
-    let by_function = Index::new("city", Placement::OtherPartition, "1", |entity| match entity.get("City") {
-        Some(ValueRef::String(city)) => Key::new(city, "type~Session").map(Some),
-        _ => Ok(None),
-    });
+    let by_function = Index::new(
+        "city",
+        Placement::OtherPartition,
+        "1",
+        |entity| match entity.get("City") {
+            Some(ValueRef::String(city)) => Key::new(city, "type~Session").map(Some),
+            _ => Ok(None),
+        },
+    );
     let people = world.open(vec![by_function]).await?;
     let before = world.meter.total();
     let error = people.insert(person(1, "~~manifest")?).await.unwrap_err();

@@ -11,7 +11,9 @@ use table_core::query::Query;
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 
 use super::world::{by_city, list_of, person, text};
-use crate::index::{BulkInsert, Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Shape, Trust};
+use crate::index::{
+    BulkInsert, Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Shape, Trust,
+};
 use crate::journal::is_journal_row;
 
 /// People in a store whose requests take 10 milliseconds of virtual time.
@@ -27,7 +29,10 @@ impl Distance {
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(slow, meter.clone()));
         let table = TableName::new("People")?;
         store.create_table(&table).await?;
-        let options = IndexOptions { concurrency, ..IndexOptions::default() };
+        let options = IndexOptions {
+            concurrency,
+            ..IndexOptions::default()
+        };
         let people = IndexedEntities::open(store, table, vec![index], options).await?;
         faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(10))));
         Ok(Self { meter, people })
@@ -44,7 +49,9 @@ impl Distance {
 #[tokio::test(start_paused = true)]
 async fn references_are_followed_together() -> Result<()> {
     let index = Index::new("city", Placement::OtherPartition, "1", |e| {
-        text(e, "City").map(|city| Key::new(format!("city_{city}"), e.key().row())).transpose()
+        text(e, "City")
+            .map(|city| Key::new(format!("city_{city}"), e.key().row()))
+            .transpose()
     });
     let distance = Distance::open(index, 16).await?;
     for id in 0..20 {
@@ -52,11 +59,16 @@ async fn references_are_followed_together() -> Result<()> {
     }
     let oslo = IndexQuery::partition("city_oslo");
     let all = async |query: &IndexQuery| {
-        let (found, cost) = distance.cost(distance.people.all("city", query, Trust::Entry)).await?;
+        let (found, cost) = distance
+            .cost(distance.people.all("city", query, Trust::Entry))
+            .await?;
         Ok::<_, table_core::Error>((found.len(), cost))
     };
     // The entries, then the entities: 16 at the same time.
-    assert_eq!(all(&oslo.clone().range("00000", "00016")).await?, (16, [17, 2]));
+    assert_eq!(
+        all(&oslo.clone().range("00000", "00016")).await?,
+        (16, [17, 2])
+    );
     assert_eq!(all(&oslo).await?, (20, [21, 3]));
     Ok(())
 }
@@ -67,14 +79,21 @@ async fn lists_are_followed_together() -> Result<()> {
         let index = by_city(placement.clone(), Shape::LIST);
         let distance = Distance::open(index.clone(), 16).await?;
         for id in 0..12 {
-            distance.people.insert(person(id, ["oslo", "rome", "bern"][id % 3])?).await?;
+            distance
+                .people
+                .insert(person(id, ["oslo", "rome", "bern"][id % 3])?)
+                .await?;
         }
-        let (found, cost) = distance.cost(distance.people.list("city", &list_of(&index, "oslo"))).await?;
+        let (found, cost) = distance
+            .cost(distance.people.list("city", &list_of(&index, "oslo")))
+            .await?;
         assert_eq!(found.len(), 4, "{placement:?}");
         assert_eq!(cost, [5, 2], "{placement:?}");
         if placement == Placement::SamePartition {
             let lists = IndexQuery::partition("p").prefix("city_");
-            let (found, cost) = distance.cost(distance.people.all("city", &lists, Trust::Entry)).await?;
+            let (found, cost) = distance
+                .cost(distance.people.all("city", &lists, Trust::Entry))
+                .await?;
             assert_eq!(found.len(), 12);
             assert_eq!(cost, [13, 2]);
         }
@@ -86,16 +105,27 @@ async fn lists_are_followed_together() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn bulk_inserts_overlap() -> Result<()> {
     let distance = Distance::open(by_city(Placement::OtherPartition, Shape::Row), 16).await?;
-    let people = (0..8).map(|id| Ok(Entity::new(format!("p{id}"), "1")?.with("City", format!("{id}"))));
+    let people =
+        (0..8).map(|id| Ok(Entity::new(format!("p{id}"), "1")?.with("City", format!("{id}"))));
     let options = BulkInsert::default().with_window(2);
-    let inserts = distance.people.insert_all(stream::iter(people), options).try_collect::<Vec<_>>();
+    let inserts = distance
+        .people
+        .insert_all(stream::iter(people), options)
+        .try_collect::<Vec<_>>();
     let (inserted, cost) = distance.cost(inserts).await?;
     assert!(inserted.iter().all(|inserted| inserted.result.is_ok()));
     // Of each group: the group, the entry, the check; the journal row behind the answer. All eight at the same time.
     assert_eq!(inserted.len(), 8);
     assert_eq!(cost, [8 * 4, 4]);
-    let rows = distance.people.store().query_all(distance.people.table(), &Query::new()).await?;
-    assert!(!rows.iter().any(is_journal_row), "the stream ends when the journal rows are cleared");
+    let rows = distance
+        .people
+        .store()
+        .query_all(distance.people.table(), &Query::new())
+        .await?;
+    assert!(
+        !rows.iter().any(is_journal_row),
+        "the stream ends when the journal rows are cleared"
+    );
     Ok(())
 }
 
@@ -105,9 +135,14 @@ async fn entities_that_exist_are_found_together() -> Result<()> {
     let distance = Distance::open(by_city(Placement::SamePartition, Shape::Row), 16).await?;
     let insert = async |ids: std::ops::Range<usize>| {
         let people: Vec<_> = ids.map(|id| person(id, &format!("city{id}"))).collect();
-        let inserts = distance.people.insert_all(stream::iter(people), BulkInsert::default());
+        let inserts = distance
+            .people
+            .insert_all(stream::iter(people), BulkInsert::default());
         let (inserted, [requests, _]) = distance.cost(inserts.try_collect::<Vec<_>>()).await?;
-        Ok::<_, table_core::Error>((inserted.iter().filter(|one| one.result.is_ok()).count(), requests))
+        Ok::<_, table_core::Error>((
+            inserted.iter().filter(|one| one.result.is_ok()).count(),
+            requests,
+        ))
     };
     assert_eq!(insert(0..40).await?, (40, 1));
     assert_eq!(insert(0..40).await?, (0, 2));
@@ -120,12 +155,20 @@ async fn entities_that_exist_are_found_together() -> Result<()> {
 async fn a_drop_deletes_entries_of_several_partitions_together() -> Result<()> {
     let mut costs = Vec::new();
     for concurrency in [1, 16] {
-        let distance = Distance::open(by_city(Placement::OtherPartition, Shape::Row), concurrency).await?;
+        let distance =
+            Distance::open(by_city(Placement::OtherPartition, Shape::Row), concurrency).await?;
         for id in 0..64 {
-            distance.people.insert(person(id, &format!("city{id}"))?).await?;
+            distance
+                .people
+                .insert(person(id, &format!("city{id}"))?)
+                .await?;
         }
         costs.push(distance.cost(distance.people.drop_index("city")).await?.1);
-        let rows = distance.people.store().query_all(distance.people.table(), &Query::new()).await?;
+        let rows = distance
+            .people
+            .store()
+            .query_all(distance.people.table(), &Query::new())
+            .await?;
         assert!(!rows.iter().any(Entity::is_index_entry));
     }
     // The others are those of the changes of state.

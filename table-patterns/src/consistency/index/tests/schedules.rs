@@ -12,7 +12,8 @@ use table_core::model::{Entity, Key, TableName, Ticks};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, TableStoreExt as _, Written,
+    Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, TableStoreExt as _,
+    Written,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -74,7 +75,11 @@ impl Gate {
 
     async fn pass(&self, operations: &[Operation]) {
         let is_held = |held: &mut IsHeld| operations.iter().any(held);
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_held);
+        let held = self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_if(is_held);
         if held.is_some() {
             self.stop().await;
         }
@@ -96,7 +101,11 @@ impl TableStore for Gate {
         key: &Key,
         select: Option<&table_core::query::Select>,
     ) -> Result<Option<Entity>> {
-        let held = self.held_read.lock().unwrap_or_else(PoisonError::into_inner).take_if(|held| held == key);
+        let held = self
+            .held_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_if(|held| held == key);
         if held.is_some() {
             self.stop().await;
         }
@@ -106,12 +115,18 @@ impl TableStore for Gate {
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         self.pass(std::slice::from_ref(&operation)).await;
         let is_lost = |lost: &mut IsHeld| lost(&operation);
-        let lost = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_lost);
+        let lost = self
+            .unreadable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_if(is_lost);
         let written = self.store.write(table, operation.clone()).await?;
         match lost {
             None => Ok(written),
-            Some(_) => Err(Error::from(ErrorKind::Service("an answer of no known form".to_owned()))
-                .with_outcome(Outcome::Applied)),
+            Some(_) => Err(Error::from(ErrorKind::Service(
+                "an answer of no known form".to_owned(),
+            ))
+            .with_outcome(Outcome::Applied)),
         }
     }
 
@@ -132,7 +147,13 @@ async fn store() -> Result<MemoryStore> {
 }
 
 fn city() -> Index {
-    Index::keyed("city", Placement::OtherPartition, "c_{City}", "{PartitionKey}_{RowKey}").unwrap()
+    Index::keyed(
+        "city",
+        Placement::OtherPartition,
+        "c_{City}",
+        "{PartitionKey}_{RowKey}",
+    )
+    .unwrap()
 }
 
 fn person(row: &str, city: &str) -> Entity {
@@ -150,11 +171,16 @@ async fn open_for_upkeep(store: &MemoryStore) -> Result<IndexedEntities> {
 /// The rows that indexes have left in the table.
 async fn entries(store: &MemoryStore) -> Result<usize> {
     let rows = store.query_all(&people(), &Query::new()).await?;
-    Ok(rows.iter().filter(|row| crate::entry::Entry::index_of(row).is_some()).count())
+    Ok(rows
+        .iter()
+        .filter(|row| crate::entry::Entry::index_of(row).is_some())
+        .count())
 }
 
 async fn in_rome(people: &IndexedEntities) -> Result<Vec<Entity>> {
-    people.all("city", &IndexQuery::partition("c_rome"), Trust::Entity).await
+    people
+        .all("city", &IndexQuery::partition("c_rome"), Trust::Entity)
+        .await
 }
 
 /// A program inserts by states that it reads between the steps of two processes which drop the index, 10 seconds apart.
@@ -164,7 +190,10 @@ async fn two_droppers_leave_no_entries() -> Result<()> {
         let store = store().await?;
         let writer = open(&Gate::around(&store), vec![city()]).await?;
         writer.insert(person("1", "rome")).await?;
-        let (one, two) = (open_for_upkeep(&store).await?, open_for_upkeep(&store).await?);
+        let (one, two) = (
+            open_for_upkeep(&store).await?,
+            open_for_upkeep(&store).await?,
+        );
         let first = tokio::spawn(async move { one.drop_index("city").await });
         let second = tokio::spawn(async move {
             sleep(Duration::from_secs(10)).await;
@@ -180,7 +209,11 @@ async fn two_droppers_leave_no_entries() -> Result<()> {
         drop(second.await.unwrap());
         writer.flush().await;
         assert_eq!(writer.declared().await?.len(), 0, "{read_at:?}");
-        assert_eq!(entries(&store).await?, 0, "the states were read after {read_at:?}");
+        assert_eq!(
+            entries(&store).await?,
+            0,
+            "the states were read after {read_at:?}"
+        );
     }
     Ok(())
 }
@@ -191,19 +224,33 @@ async fn a_second_dropper_waits_for_the_readers_of_the_state_before() -> Result<
     let store = store().await?;
     let reader = open(&Gate::around(&store), vec![city()]).await?;
     reader.insert(person("1", "rome")).await?;
-    let (one, two) = (open_for_upkeep(&store).await?, open_for_upkeep(&store).await?);
+    let (one, two) = (
+        open_for_upkeep(&store).await?,
+        open_for_upkeep(&store).await?,
+    );
     reader.refresh().await?;
-    let (first, started) = (tokio::spawn(async move { one.drop_index("city").await }), Instant::now());
+    let (first, started) = (
+        tokio::spawn(async move { one.drop_index("city").await }),
+        Instant::now(),
+    );
     sleep(Duration::from_secs(2)).await;
     let _second = tokio::spawn(async move { two.drop_index("city").await });
     sleep(Duration::from_secs(1)).await;
     let writer = open(&Gate::around(&store), vec![]).await?;
     writer.insert(person("2", "rome")).await?;
-    assert_eq!(reader.state("city"), IndexState::Readable, "as the reader knows it");
+    assert_eq!(
+        reader.state("city"),
+        IndexState::Readable,
+        "as the reader knows it"
+    );
     assert_eq!(in_rome(&reader).await?.len(), 2);
     first.await.unwrap()?;
     // One wait for each state, as without the second process.
-    assert!(started.elapsed() < SETTLED * 2 + Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < SETTLED * 2 + Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
     Ok(())
 }
 
@@ -221,7 +268,11 @@ async fn a_drop_that_was_interrupted_waits_for_a_builder() -> Result<()> {
     assert_eq!(other.state("city"), IndexState::DeleteOnly);
     let started = Instant::now();
     other.drop_index("city").await?;
-    assert!(started.elapsed() >= Duration::from_secs(300), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() >= Duration::from_secs(300),
+        "{:?}",
+        started.elapsed()
+    );
     assert_eq!(entries(&store).await?, 0);
     Ok(())
 }
@@ -231,12 +282,21 @@ async fn a_drop_that_was_interrupted_waits_for_a_builder() -> Result<()> {
 async fn an_unreadable_renewal_of_the_registration_is_no_outcome_of_the_write() -> Result<()> {
     let store = store().await?;
     let gate = Gate::around(&store);
-    let writer = IndexedEntities::open(gate.clone(), people(), vec![city()], IndexOptions::local()).await?;
+    let writer =
+        IndexedEntities::open(gate.clone(), people(), vec![city()], IndexOptions::local()).await?;
     sleep(Duration::from_secs(60)).await;
     gate.lose_answer(|operation| operation.key().row().starts_with("process~"));
     writer.insert(person("1", "rome")).await?;
-    assert!(gate.unreadable.lock().unwrap().is_none(), "the registration was renewed");
-    assert!(store.get(&people(), &Key::new("d", "1")?, None).await?.is_some());
+    assert!(
+        gate.unreadable.lock().unwrap().is_none(),
+        "the registration was renewed"
+    );
+    assert!(
+        store
+            .get(&people(), &Key::new("d", "1")?, None)
+            .await?
+            .is_some()
+    );
     Ok(())
 }
 
@@ -255,16 +315,27 @@ async fn no_failed_request_gives_a_write_a_wrong_outcome() -> Result<()> {
                 store.local_writers().expect("one process").serve();
                 let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
                 let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-                let options = QueueOptions { clock, ..QueueOptions::default() };
-                let queue = TableQueue::open_with(faulty.clone(), "Work", "tickets", options).await?;
-                let options = IndexOptions { queue: Some(Arc::new(queue)), ..IndexOptions::local() };
+                let options = QueueOptions {
+                    clock,
+                    ..QueueOptions::default()
+                };
+                let queue =
+                    TableQueue::open_with(faulty.clone(), "Work", "tickets", options).await?;
+                let options = IndexOptions {
+                    queue: Some(Arc::new(queue)),
+                    ..IndexOptions::local()
+                };
                 let all = IndexedEntities::open(faulty, people(), indexes(), options).await?;
                 all.insert(with("1", "ken")).await?;
                 all.flush().await;
                 // The states and the registration of the process expire.
                 sleep(Duration::from_secs(60)).await;
                 faults.add(FaultRule::new(fault).nth(nth));
-                let (from, near, far) = (Key::new("d", "1")?, Key::new("d", "2")?, Key::new("e", "1")?);
+                let (from, near, far) = (
+                    Key::new("d", "1")?,
+                    Key::new("d", "2")?,
+                    Key::new("e", "1")?,
+                );
                 let set = |e: Option<&Entity>| Ok(e.map(|e| e.clone().with("Email", "new")));
                 let (written, target) = match write {
                     "insert" => (all.insert(with("2", "new")).await.map(drop), near),
@@ -272,14 +343,20 @@ async fn no_failed_request_gives_a_write_a_wrong_outcome() -> Result<()> {
                     "move within" => (all.move_to(&from, &all, &near).await, near),
                     "move" => (all.move_to(&from, &all, &far).await, far),
                     _ => {
-                        let group = [Change::insert(with("2", "new")), Change::insert(with("3", "newer"))];
+                        let group = [
+                            Change::insert(with("2", "new")),
+                            Change::insert(with("3", "newer")),
+                        ];
                         (all.write(&group).await.map(drop), near)
                     }
                 };
                 all.flush().await;
                 let there = store.get(&people(), &target, None).await?;
-                let is_there = there.is_some_and(|e| write != "modify" || text(&e, "Email") == Some("new"));
-                let outcome = written.as_ref().map_or_else(Error::outcome, |()| Outcome::Applied);
+                let is_there =
+                    there.is_some_and(|e| write != "modify" || text(&e, "Email") == Some("new"));
+                let outcome = written
+                    .as_ref()
+                    .map_or_else(Error::outcome, |()| Outcome::Applied);
                 let why = format!("{write}, {fault:?} at request {nth}: {written:?}");
                 match outcome {
                     Outcome::Applied => {
@@ -295,7 +372,10 @@ async fn no_failed_request_gives_a_write_a_wrong_outcome() -> Result<()> {
             }
         }
     }
-    assert!(applied > 50 && refused > 20, "{applied} writes were applied, {refused} were not");
+    assert!(
+        applied > 50 && refused > 20,
+        "{applied} writes were applied, {refused} were not"
+    );
     Ok(())
 }
 
@@ -304,19 +384,30 @@ async fn no_failed_request_gives_a_write_a_wrong_outcome() -> Result<()> {
 async fn a_build_ends_the_move_of_a_process_that_died() -> Result<()> {
     let zip = || Index::keyed("zip", Placement::OtherPartition, "z_{Zip}", "of").unwrap();
     let full = || city().with_payload(Payload::Full);
-    let unique =
-        || Index::keyed("name", Placement::OtherPartition, "n_{Name}", "of").unwrap().unique_within_table();
-    let local = || Index::keyed("near", Placement::SamePartition, "", "near_{Zip}_{RowKey}").unwrap();
+    let unique = || {
+        Index::keyed("name", Placement::OtherPartition, "n_{Name}", "of")
+            .unwrap()
+            .unique_within_table()
+    };
+    let local =
+        || Index::keyed("near", Placement::SamePartition, "", "near_{Zip}_{RowKey}").unwrap();
     // The mover dies before its commit, or before it deletes the source.
     for is_committed in [false, true] {
         for new in [zip(), unique(), local()] {
             let store = store().await?;
             let gate = Gate::around(&store);
             let mover =
-                IndexedEntities::open(gate.clone(), people(), vec![full()], IndexOptions::local()).await?;
-            mover.insert(person("1", "rome").with("Zip", "7").with("Name", "ken")).await?;
+                IndexedEntities::open(gate.clone(), people(), vec![full()], IndexOptions::local())
+                    .await?;
+            mover
+                .insert(person("1", "rome").with("Zip", "7").with("Name", "ken"))
+                .await?;
             let (from, to) = (Key::new("d", "1")?, Key::new("e", "1")?);
-            let held = if is_committed { from.clone() } else { to.clone() };
+            let held = if is_committed {
+                from.clone()
+            } else {
+                to.clone()
+            };
             let deletes = is_committed;
             gate.hold(move |operation| {
                 *operation.key() == held
@@ -332,20 +423,37 @@ async fn a_build_ends_the_move_of_a_process_that_died() -> Result<()> {
             moving.abort();
             let name = new.name().to_owned();
             let indexes = vec![full(), new];
-            let other =
-                IndexedEntities::open(Gate::around(&store), people(), indexes, IndexOptions::local()).await?;
+            let other = IndexedEntities::open(
+                Gate::around(&store),
+                people(),
+                indexes,
+                IndexOptions::local(),
+            )
+            .await?;
             let report = other.scrub("city", ScrubMode::Report).await?;
             // The entry of the target is pending if the move is committed.
             let found = (report.missing, report.dangling, report.taken_keys);
-            assert_eq!(found, (usize::from(is_committed), 0, 0), "{name} {is_committed}");
+            assert_eq!(
+                found,
+                (usize::from(is_committed), 0, 0),
+                "{name} {is_committed}"
+            );
             let built = other.build(&name)?.run().await?;
             assert_eq!(built.state, IndexState::Readable, "{name}");
             let there = other.get(&Key::new("e", "1")?).await?;
             assert_eq!(there.is_some(), is_committed);
-            assert_eq!(other.get(&Key::new("d", "1")?).await?.is_some(), !is_committed);
+            assert_eq!(
+                other.get(&Key::new("d", "1")?).await?.is_some(),
+                !is_committed
+            );
             for index in ["city", &name] {
                 let report = other.scrub(index, ScrubMode::Report).await?;
-                let found = (report.entries, report.missing, report.dangling, report.taken_keys);
+                let found = (
+                    report.entries,
+                    report.missing,
+                    report.dangling,
+                    report.taken_keys,
+                );
                 assert_eq!(found, (1, 0, 0, 0), "{index} {is_committed}");
             }
         }
@@ -358,7 +466,8 @@ async fn a_build_ends_the_move_of_a_process_that_died() -> Result<()> {
 async fn a_scrub_repairs_the_entries_of_an_entity_under_a_move() -> Result<()> {
     let store = store().await?;
     let gate = Gate::around(&store);
-    let mover = IndexedEntities::open(gate.clone(), people(), vec![city()], IndexOptions::local()).await?;
+    let mover =
+        IndexedEntities::open(gate.clone(), people(), vec![city()], IndexOptions::local()).await?;
     mover.insert(person("1", "rome")).await?;
     let (from, to) = (Key::new("d", "1")?, Key::new("e", "1")?);
     let held = to.clone();
@@ -370,7 +479,12 @@ async fn a_scrub_repairs_the_entries_of_an_entity_under_a_move() -> Result<()> {
     gate.arrived.notified().await;
     moving.abort();
     let entry = Key::new("c_rome", "d_1")?;
-    store.write(&people(), Operation::Delete(entry, table_core::model::IfMatch::Any)).await?;
+    store
+        .write(
+            &people(),
+            Operation::Delete(entry, table_core::model::IfMatch::Any),
+        )
+        .await?;
     let other = open(&Gate::around(&store), vec![city()]).await?;
     assert_eq!(other.scrub("city", ScrubMode::Report).await?.missing, 1);
     assert_eq!(other.scrub("city", ScrubMode::Repair).await?.missing, 1);
@@ -383,7 +497,9 @@ async fn a_scrub_repairs_the_entries_of_an_entity_under_a_move() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn one_of_two_colliding_generations_is_refused() -> Result<()> {
     let store = store().await?;
-    store.write(&people(), Operation::Insert(person("1", "rome"))).await?;
+    store
+        .write(&people(), Operation::Insert(person("1", "rome")))
+        .await?;
     let (gate, options) = (Gate::around(&store), IndexOptions::local);
     let one = IndexedEntities::open(gate.clone(), people(), vec![city()], options()).await?;
     let full = city().with_payload(Payload::Full);
@@ -397,7 +513,10 @@ async fn one_of_two_colliding_generations_is_refused() -> Result<()> {
     assert_eq!(two.build("city")?.run().await?.state, IndexState::Readable);
     gate.go.notify_one();
     let refused = late.await.unwrap().unwrap_err();
-    assert!(refused.to_string().contains("could have the same rows"), "{refused}");
+    assert!(
+        refused.to_string().contains("could have the same rows"),
+        "{refused}"
+    );
     assert_eq!(two.declared().await?.len(), 1);
     assert_eq!(in_rome(&two).await?.len(), 1);
     Ok(())
@@ -405,7 +524,12 @@ async fn one_of_two_colliding_generations_is_refused() -> Result<()> {
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = table_core, type = "Man", rename_all = "PascalCase", row_key = "e_{id}")]
-#[index(email, partition_key = "u_{email}", row_key = "email", unique = "table")]
+#[index(
+    email,
+    partition_key = "u_{email}",
+    row_key = "email",
+    unique = "table"
+)]
 struct Man {
     #[partition_key]
     dept: String,
@@ -414,7 +538,11 @@ struct Man {
 }
 
 fn man(id: u32, email: &str) -> Man {
-    Man { dept: "d".to_owned(), id, email: email.to_owned() }
+    Man {
+        dept: "d".to_owned(),
+        id,
+        email: email.to_owned(),
+    }
 }
 
 async fn men(gate: &Arc<Gate>) -> Result<IndexedTable<Man>> {
@@ -433,7 +561,11 @@ async fn a_move_starts_again_after_a_unique_value_has_changed() -> Result<()> {
         gate.hold_read(Key::new("u_ken", "email")?);
         let moving = {
             let mover = mover.clone();
-            tokio::spawn(async move { mover.move_to(Man::key("d", 1)?, &mover, Man::key(to, 2)?).await })
+            tokio::spawn(async move {
+                mover
+                    .move_to(Man::key("d", 1)?, &mover, Man::key(to, 2)?)
+                    .await
+            })
         };
         gate.arrived.notified().await;
         let rename = |man: &mut Man| {
@@ -451,7 +583,10 @@ async fn a_move_starts_again_after_a_unique_value_has_changed() -> Result<()> {
         assert_eq!(moved.email, "new", "to {to}, taken: {taken}");
         assert!(other.get(Man::key("d", 1)?).await?.is_none());
         let report = other.entities().scrub("email", ScrubMode::Report).await?;
-        assert_eq!((report.missing, report.dangling, report.taken_keys), (0, 0, 0));
+        assert_eq!(
+            (report.missing, report.dangling, report.taken_keys),
+            (0, 0, 0)
+        );
     }
     Ok(())
 }
@@ -459,7 +594,8 @@ async fn a_move_starts_again_after_a_unique_value_has_changed() -> Result<()> {
 /// A group that passes a value on, from an old state of its owner, is a conflict. With a damaged index the error asks for a scrub.
 #[tokio::test(start_paused = true)]
 async fn a_group_that_passes_a_value_on_fails_by_its_old_state() -> Result<()> {
-    let email = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "of")?.unique_within_table();
+    let email =
+        Index::keyed("email", Placement::OtherPartition, "u_{Email}", "of")?.unique_within_table();
     let with = |row: &str, email: &str| person(row, "rome").with("Email", email);
     for is_damaged in [false, true] {
         let store = store().await?;
@@ -469,21 +605,30 @@ async fn a_group_that_passes_a_value_on_fails_by_its_old_state() -> Result<()> {
         all.flush().await;
         if is_damaged {
             let entry = Key::new("u_ken", "of")?;
-            store.write(&people(), Operation::Delete(entry, table_core::model::IfMatch::Any)).await?;
+            store
+                .write(
+                    &people(),
+                    Operation::Delete(entry, table_core::model::IfMatch::Any),
+                )
+                .await?;
         } else {
             all.replace(&stale, with("1", "new")).await?;
             all.flush().await;
         }
-        let changes =
-            [Change::replace(stale.entity().clone(), with("1", "other")), Change::insert(with("2", "ken"))];
+        let changes = [
+            Change::replace(stale.entity().clone(), with("1", "other")),
+            Change::insert(with("2", "ken")),
+        ];
         let error = all.write(&changes).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::NotApplied);
         assert_eq!(error.is_precondition_failed(), !is_damaged, "{error}");
         assert_eq!(error.to_string().contains("scrub"), is_damaged, "{error}");
         let again = all.get_existing(&Key::new("d", "1")?).await?;
         if !is_damaged {
-            let changes =
-                [Change::replace(again.entity().clone(), with("1", "ken")), Change::insert(with("2", "new"))];
+            let changes = [
+                Change::replace(again.entity().clone(), with("1", "ken")),
+                Change::insert(with("2", "new")),
+            ];
             assert_eq!(all.write(&changes).await?.entries, Entries::Applied);
         }
     }

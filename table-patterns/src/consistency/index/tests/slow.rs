@@ -15,8 +15,16 @@ use crate::journal::{Change, Entries, Timing};
 const CACHE: Duration = Duration::from_millis(100);
 
 /// A handle whose groups and reads take these times.
-async fn people(index: Index, group: Duration, read: Duration) -> Result<(IndexedEntities, RequestMeter)> {
-    slow(index, &[(OperationKind::Transact, group), (OperationKind::Get, read)]).await
+async fn people(
+    index: Index,
+    group: Duration,
+    read: Duration,
+) -> Result<(IndexedEntities, RequestMeter)> {
+    slow(
+        index,
+        &[(OperationKind::Transact, group), (OperationKind::Get, read)],
+    )
+    .await
 }
 
 /// A handle some of whose requests take these times.
@@ -25,12 +33,18 @@ async fn slow(
     requests: &[(OperationKind, Duration)],
 ) -> Result<(IndexedEntities, RequestMeter)> {
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
-    let store: Arc<dyn TableStore> =
-        Arc::new(Metered::new(Faulty::new(MemoryStore::new(), faults.clone()), meter.clone()));
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(
+        Faulty::new(MemoryStore::new(), faults.clone()),
+        meter.clone(),
+    ));
     let table = TableName::new("People")?;
     store.create_table_if_missing(&table).await?;
     let mut options = IndexOptions::local();
-    options.timing = Timing::new(Duration::from_secs(60), Duration::from_millis(100), Duration::ZERO)?;
+    options.timing = Timing::new(
+        Duration::from_secs(60),
+        Duration::from_millis(100),
+        Duration::ZERO,
+    )?;
     options.cache = CACHE;
     let people = IndexedEntities::open(store, table, vec![index], options).await?;
     for (kind, time) in requests {
@@ -49,12 +63,22 @@ fn person(n: usize) -> Result<Entity> {
 async fn a_write_may_take_longer_than_the_cache_time() -> Result<()> {
     let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
     let (people, meter) = people(by_city, CACHE * 2 / 5, Duration::ZERO).await?;
-    let changes = (0..10).map(|n| person(n).map(Change::insert)).collect::<Result<Vec<_>>>()?;
+    let changes = (0..10)
+        .map(|n| person(n).map(Change::insert))
+        .collect::<Result<Vec<_>>>()?;
     let before = meter.snapshot();
     assert_eq!(people.write(&changes).await?.entries, Entries::Applied);
     let cost = meter.since(&before);
-    assert_eq!(cost.of_kind(OperationKind::Transact), 1 + 10, "the group, and each partition once");
-    assert_eq!(cost.of_kind(OperationKind::Get), 10, "each entity is read again once");
+    assert_eq!(
+        cost.of_kind(OperationKind::Transact),
+        1 + 10,
+        "the group, and each partition once"
+    );
+    assert_eq!(
+        cost.of_kind(OperationKind::Get),
+        10,
+        "each entity is read again once"
+    );
     Ok(())
 }
 
@@ -80,7 +104,8 @@ async fn parallel_groups_take_turns_at_a_summary() -> Result<()> {
 /// States that are too old at every commit are not a conflict: nothing is written, and the error gives advice.
 #[tokio::test(start_paused = true)]
 async fn a_commit_with_expired_states_is_refused_with_advice() -> Result<()> {
-    let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "")?.unique_within_table();
+    let by_city =
+        Index::keyed("city", Placement::OtherPartition, "city_{City}", "")?.unique_within_table();
     let (people, meter) = slow(by_city, &[(OperationKind::Insert, CACHE * 2)]).await?;
     let before = meter.snapshot();
     let error = people.upsert(person(1)?).await.unwrap_err();
@@ -90,9 +115,16 @@ async fn a_commit_with_expired_states_is_refused_with_advice() -> Result<()> {
         "{text}"
     );
     assert!(text.contains("after the write was planned"), "{text}");
-    assert!(!error.is_precondition_failed() && !error.is_ambiguous(), "{error:?}");
+    assert!(
+        !error.is_precondition_failed() && !error.is_ambiguous(),
+        "{error:?}"
+    );
     let cost = meter.since(&before);
-    assert_eq!(cost.of_kind(OperationKind::Insert), 10, "each attempt reserves, and is not repeated itself");
+    assert_eq!(
+        cost.of_kind(OperationKind::Insert),
+        10,
+        "each attempt reserves, and is not repeated itself"
+    );
     assert_eq!(cost.of_kind(OperationKind::Transact), 0);
     assert!(people.get(person(1)?.key()).await?.is_none());
     Ok(())

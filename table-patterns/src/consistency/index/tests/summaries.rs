@@ -6,12 +6,16 @@ use table_core::model::{Entity, Key};
 use table_core::store::{BulkSummary, Result};
 
 use super::world::{World, person, rows_left, text};
-use crate::index::{BulkInsert, Index, IndexQuery, IndexState, Placement, ScrubMode, Shape, Summary};
+use crate::index::{
+    BulkInsert, Index, IndexQuery, IndexState, Placement, ScrubMode, Shape, Summary,
+};
 use crate::journal::Change;
 
 fn ages() -> Index {
     let index = Index::new("ages", Placement::SamePartition, "1", |e| {
-        text(e, "City").map(|city| Key::new(e.key().partition(), format!("sum_{city}"))).transpose()
+        text(e, "City")
+            .map(|city| Key::new(e.key().partition(), format!("sum_{city}")))
+            .transpose()
     });
     index.with_shape(Shape::summary(["Age"]))
 }
@@ -27,30 +31,56 @@ async fn summaries_count_and_sum_in_the_group() -> Result<()> {
     let world = World::new().await?;
     let people = world.open(vec![ages()]).await?;
     let oslo = Key::new("p", "sum_oslo")?;
-    let group: Vec<_> = (0..50).map(|id| Ok(Change::insert(person(id, "oslo")?))).collect::<Result<_>>()?;
-    assert_eq!(world.cost(people.write(&group)).await?, 2, "the summary, the group");
+    let group: Vec<_> = (0..50)
+        .map(|id| Ok(Change::insert(person(id, "oslo")?)))
+        .collect::<Result<_>>()?;
+    assert_eq!(
+        world.cost(people.write(&group)).await?,
+        2,
+        "the summary, the group"
+    );
     assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2000));
     let json = serde_json::to_value(people.summary("ages", &oslo).await?).expect("JSON");
-    assert_eq!(json, serde_json::json!({"count": 50, "sums": {"Age": 2000}, "minima": {}, "maxima": {}}));
+    assert_eq!(
+        json,
+        serde_json::json!({"count": 50, "sums": {"Age": 2000}, "minima": {}, "maxima": {}})
+    );
     let old = people.get_existing(&Key::new("p", "00001")?).await?;
     let older = person(1, "oslo")?.with("Age", 50i64);
     assert_eq!(world.cost(people.replace(&old, older)).await?, 2);
     assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2010));
     people
-        .modify(&Key::new("p", "00001")?, |_| Ok(Some(Entity::new("p", "00001")?.with("City", "rome"))))
+        .modify(&Key::new("p", "00001")?, |_| {
+            Ok(Some(Entity::new("p", "00001")?.with("City", "rome")))
+        })
         .await?;
     assert_eq!(people.summary("ages", &oslo).await?, summary(49, 1960));
-    let all = people.summaries("ages", &IndexQuery::partition("p")).await?;
+    let all = people
+        .summaries("ages", &IndexQuery::partition("p"))
+        .await?;
     assert_eq!(
-        all.iter().map(|(k, s)| (k.row(), s.count)).collect::<Vec<_>>(),
+        all.iter()
+            .map(|(k, s)| (k.row(), s.count))
+            .collect::<Vec<_>>(),
         [("sum_oslo", 49), ("sum_rome", 1)]
     );
-    let refused = people.insert(person(77, "oslo")?.with("Age", 1.5)).await.unwrap_err();
+    let refused = people
+        .insert(person(77, "oslo")?.with("Age", 1.5))
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("integers"), "{refused}");
-    let refused = people.insert(person(77, "oslo")?.with_encrypted("Age", 1)).await.unwrap_err();
-    assert!(refused.to_string().contains("would store its sum"), "{refused}");
+    let refused = people
+        .insert(person(77, "oslo")?.with_encrypted("Age", 1))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("would store its sum"),
+        "{refused}"
+    );
     for id in 0..50 {
-        people.modify(&Key::new("p", format!("{id:05}"))?, |_| Ok(None)).await?;
+        people
+            .modify(&Key::new("p", format!("{id:05}"))?, |_| Ok(None))
+            .await?;
     }
     assert_eq!(rows_left(&world, "People").await?, 0);
     Ok(())
@@ -70,7 +100,10 @@ async fn summaries_are_exact_under_concurrent_writers() -> Result<()> {
         }
     });
     futures_util::future::try_join_all(writers).await?;
-    assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(80, 3200));
+    assert_eq!(
+        people.summary("ages", &Key::new("p", "sum_oslo")?).await?,
+        summary(80, 3200)
+    );
     Ok(())
 }
 
@@ -83,7 +116,10 @@ async fn a_bulk_insert_fills_groups_with_entities_that_share_a_summary() -> Resu
     let done = BulkSummary::of(outcomes).await?;
     assert_eq!(done.written, 297, "99 entities and the summary");
     assert_eq!(done.requests, 3, "99 entities and the summary");
-    assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(297, 297 * 40));
+    assert_eq!(
+        people.summary("ages", &Key::new("p", "sum_oslo")?).await?,
+        summary(297, 297 * 40)
+    );
     Ok(())
 }
 
@@ -93,19 +129,40 @@ async fn summaries_are_built_and_corrected() -> Result<()> {
     let people = world.open(vec![]).await?;
     for id in 0..30 {
         let e = person(id, ["oslo", "rome"][id % 2])?;
-        people.insert(e.with_key(Key::new(["p", "q", "zz"][id % 3], format!("{id:05}"))?)).await?;
+        people
+            .insert(e.with_key(Key::new(["p", "q", "zz"][id % 3], format!("{id:05}"))?))
+            .await?;
     }
     let people = world.open(vec![ages()]).await?;
     assert_eq!(people.state("ages"), IndexState::Absent);
     let done = people.build("ages")?.run().await?;
     assert_eq!(done.entities, 30);
     assert_eq!(done.entries, 6);
-    assert_eq!(people.summary("ages", &Key::new("q", "sum_rome")?).await?, summary(5, 200));
-    let wrong =
-        Entity::new("q", "sum_rome")?.with("IndexName", ages().id()).with("Count", 7i64).with("SumAge", 1i64);
-    world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(wrong)).await?;
-    let stray = Entity::new("q", "sum_bonn")?.with("IndexName", ages().id()).with("Count", 7i64);
-    world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(stray)).await?;
+    assert_eq!(
+        people.summary("ages", &Key::new("q", "sum_rome")?).await?,
+        summary(5, 200)
+    );
+    let wrong = Entity::new("q", "sum_rome")?
+        .with("IndexName", ages().id())
+        .with("Count", 7i64)
+        .with("SumAge", 1i64);
+    world
+        .store
+        .write(
+            people.table(),
+            table_core::store::Operation::InsertOrReplace(wrong),
+        )
+        .await?;
+    let stray = Entity::new("q", "sum_bonn")?
+        .with("IndexName", ages().id())
+        .with("Count", 7i64);
+    world
+        .store
+        .write(
+            people.table(),
+            table_core::store::Operation::InsertOrReplace(stray),
+        )
+        .await?;
     for mode in [ScrubMode::Report, ScrubMode::Repair] {
         let report = people.scrub("ages", mode).await?;
         assert_eq!(report.entities, 30, "{mode:?}");
@@ -125,10 +182,15 @@ async fn summaries_are_built_and_corrected() -> Result<()> {
 async fn system_partitions_of_any_name_are_skipped() -> Result<()> {
     let world = World::new().await?;
     let people = world.open(vec![]).await?;
-    people.insert(person(1, "oslo")?.with_key(Key::new("\u{FFFF}", "1")?)).await?;
+    people
+        .insert(person(1, "oslo")?.with_key(Key::new("\u{FFFF}", "1")?))
+        .await?;
     for partition in ["~~\u{E000}", "~~\u{FFFD}x", "~~\u{FFFF}", "~~\u{10FFFF}"] {
         let row = Entity::new(partition, "r")?;
-        world.store.write(people.table(), table_core::store::Operation::Insert(row)).await?;
+        world
+            .store
+            .write(people.table(), table_core::store::Operation::Insert(row))
+            .await?;
     }
     let people = world.open(vec![ages()]).await?;
     assert_eq!(people.build("ages")?.run().await?.entities, 1);

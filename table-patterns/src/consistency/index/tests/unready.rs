@@ -28,11 +28,20 @@ fn indexes() -> Result<[Index; 2]> {
     let elsewhere = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
     let beside = Index::keyed("email", Placement::SamePartition, "", "u_{Email}")?;
     let full = |index: Index| index.with_payload(Payload::Full);
-    Ok([full(elsewhere.unique_within_table()), full(beside.unique_within_partition())])
+    Ok([
+        full(elsewhere.unique_within_table()),
+        full(beside.unique_within_partition()),
+    ])
 }
 
 async fn open(store: &MemoryStore, index: &Index) -> Result<IndexedEntities> {
-    IndexedEntities::open(Arc::new(store.clone()), table(), vec![index.clone()], IndexOptions::local()).await
+    IndexedEntities::open(
+        Arc::new(store.clone()),
+        table(),
+        vec![index.clone()],
+        IndexOptions::local(),
+    )
+    .await
 }
 
 /// A table in which entities were written before the index was declared.
@@ -40,18 +49,27 @@ async fn written(values: &[(u32, &str)]) -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.create_table(&table()).await?;
     for (id, email) in values {
-        store.write(&table(), Operation::Insert(user(*id, email))).await?;
+        store
+            .write(&table(), Operation::Insert(user(*id, email)))
+            .await?;
     }
     Ok(store)
 }
 
 fn is_refused(error: &Error, state: IndexState) -> bool {
     let text = error.to_string();
-    error.outcome() == Outcome::NotApplied && text.contains(&format!("is {state}")) && text.contains("email")
+    error.outcome() == Outcome::NotApplied
+        && text.contains(&format!("is {state}"))
+        && text.contains("email")
 }
 
 async fn touch(users: &IndexedEntities, id: u32) -> Result<()> {
-    users.modify(&key(id), |old| Ok(old.map(|old| old.clone().with("Age", 41)))).await.map(drop)
+    users
+        .modify(&key(id), |old| {
+            Ok(old.map(|old| old.clone().with("Age", 41)))
+        })
+        .await
+        .map(drop)
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +84,10 @@ async fn an_unready_unique_index_refuses_new_values() -> Result<()> {
             assert!(users.get(&key(4)).await?.is_none());
         }
         let other = |old: Option<&Entity>| Ok(old.map(|old| old.clone().with("Email", "kai@x")));
-        assert!(is_refused(&users.modify(&key(3), other).await.unwrap_err(), IndexState::Absent));
+        assert!(is_refused(
+            &users.modify(&key(3), other).await.unwrap_err(),
+            IndexState::Absent
+        ));
         // An entity keeps or loses its value, whichever other entity has the same value.
         for id in 1..=3 {
             touch(&users, id).await?;
@@ -86,11 +107,14 @@ async fn a_build_over_duplicates_fails_and_lists_all_of_them() -> Result<()> {
         let users = open(&store, &index).await?;
         for _ in 0..2 {
             let error = users.build("email")?.run().await.unwrap_err();
-            let ErrorKind::DuplicateValues { index, duplicates } = error.kind() else { panic!("{error}") };
+            let ErrorKind::DuplicateValues { index, duplicates } = error.kind() else {
+                panic!("{error}")
+            };
             assert_eq!(index, "email");
             let pair = |d: &Duplicate| (d.owner.clone(), d.other.clone());
             let found: BTreeSet<_> = duplicates.iter().map(pair).collect();
-            let wanted = [(1, 3), (1, 5), (2, 6)].map(|(a, b)| (key(a).to_string(), key(b).to_string()));
+            let wanted =
+                [(1, 3), (1, 5), (2, 6)].map(|(a, b)| (key(a).to_string(), key(b).to_string()));
             assert_eq!(found, BTreeSet::from(wanted), "{error}");
             assert_eq!(duplicates.len(), 3, "{error}");
             assert!(error.to_string().contains("e_6"), "{error}");
@@ -108,10 +132,20 @@ async fn a_build_over_duplicates_fails_and_lists_all_of_them() -> Result<()> {
         users.build("email")?.run().await?;
         assert_eq!(users.state("email"), IndexState::Readable);
         for (id, email) in [(5, "a"), (2, "b"), (4, "c")] {
-            let at = index.entries(&table(), &user(id, email))?.remove(0).location.key;
+            let at = index
+                .entries(&table(), &user(id, email))?
+                .remove(0)
+                .location
+                .key;
             let found = users.find("email", &at, Trust::Entity).await?.unwrap();
             assert_eq!(*found.key(), key(id));
-            assert!(users.insert(user(8, email)).await.unwrap_err().is_unique_violation());
+            assert!(
+                users
+                    .insert(user(8, email))
+                    .await
+                    .unwrap_err()
+                    .is_unique_violation()
+            );
         }
         users.insert(user(7, "d")).await?;
     }
@@ -131,7 +165,13 @@ async fn a_rebuild_admits_no_duplicates() -> Result<()> {
             assert!(is_refused(&error, IndexState::Absent), "{error}");
         }
         build.run().await?;
-        assert!(other.insert(user(2, "ken@x")).await.unwrap_err().is_unique_violation());
+        assert!(
+            other
+                .insert(user(2, "ken@x"))
+                .await
+                .unwrap_err()
+                .is_unique_violation()
+        );
         other.insert(user(2, "kim@x")).await?;
     }
     Ok(())
@@ -141,7 +181,10 @@ async fn a_rebuild_admits_no_duplicates() -> Result<()> {
 async fn a_unique_index_cannot_be_built_later() -> Result<()> {
     for index in indexes()? {
         let store = written(&[]).await?;
-        let options = IndexOptions { built_later: vec!["email".to_owned()], ..IndexOptions::local() };
+        let options = IndexOptions {
+            built_later: vec!["email".to_owned()],
+            ..IndexOptions::local()
+        };
         let opened = IndexedEntities::open(Arc::new(store), table(), vec![index], options).await;
         assert!(opened.unwrap_err().to_string().contains("built_later"));
     }

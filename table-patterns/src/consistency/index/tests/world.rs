@@ -27,7 +27,11 @@ impl World {
         for table in ["People", "ByCity"] {
             store.create_table(&TableName::new(table)?).await?;
         }
-        Ok(Self { store, blobs: Arc::default(), meter })
+        Ok(Self {
+            store,
+            blobs: Arc::default(),
+            meter,
+        })
     }
 
     pub(super) async fn open(&self, indexes: Vec<Index>) -> Result<IndexedEntities> {
@@ -35,11 +39,22 @@ impl World {
         options.blobs = Some(self.blobs.clone());
         // Tests count all requests of a write, and look at the rows after it.
         options.clearing = Clearing::BeforeAnswer;
-        IndexedEntities::open(self.store.clone(), TableName::new("People")?, indexes, options).await
+        IndexedEntities::open(
+            self.store.clone(),
+            TableName::new("People")?,
+            indexes,
+            options,
+        )
+        .await
     }
 
     pub(super) async fn blobs(&self) -> usize {
-        self.blobs.list(None).try_collect::<Vec<_>>().await.unwrap().len()
+        self.blobs
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap()
+            .len()
     }
 
     pub(super) async fn cost<T>(&self, work: impl Future<Output = Result<T>>) -> Result<u64> {
@@ -50,7 +65,10 @@ impl World {
 }
 
 pub(super) fn small(overflow: Overflow) -> Shape {
-    Shape::List { bytes: 256, overflow }
+    Shape::List {
+        bytes: 256,
+        overflow,
+    }
 }
 
 pub(super) fn text<'a>(e: &'a Entity, name: &str) -> Option<&'a str> {
@@ -63,27 +81,55 @@ pub(super) fn text<'a>(e: &'a Entity, name: &str) -> Option<&'a str> {
 pub(super) fn by_city(placement: Placement, shape: Shape) -> Index {
     let here = placement == Placement::SamePartition;
     let index = Index::new("city", placement, "1", move |e| {
-        let of = |city: &str| if here { e.key().partition().to_owned() } else { format!("city_{city}") };
-        text(e, "City").map(|city| Key::new(of(city), format!("city_{city}"))).transpose()
+        let of = |city: &str| {
+            if here {
+                e.key().partition().to_owned()
+            } else {
+                format!("city_{city}")
+            }
+        };
+        text(e, "City")
+            .map(|city| Key::new(of(city), format!("city_{city}")))
+            .transpose()
     });
     index.with_shape(shape)
 }
 
 pub(super) fn placements() -> [Placement; 3] {
     let other = TableName::new("ByCity").unwrap();
-    [Placement::SamePartition, Placement::OtherPartition, Placement::OtherTable(other)]
+    [
+        Placement::SamePartition,
+        Placement::OtherPartition,
+        Placement::OtherTable(other),
+    ]
 }
 
 pub(super) fn list_of(index: &Index, city: &str) -> Key {
     let here = *index.placement() == Placement::SamePartition;
-    Key::new(if here { "p".to_owned() } else { format!("city_{city}") }, format!("city_{city}")).unwrap()
+    Key::new(
+        if here {
+            "p".to_owned()
+        } else {
+            format!("city_{city}")
+        },
+        format!("city_{city}"),
+    )
+    .unwrap()
 }
 
 pub(super) fn person(id: usize, city: &str) -> Result<Entity> {
-    Ok(Entity::new("p", format!("{id:05}"))?.with("City", city).with("Age", 40))
+    Ok(Entity::new("p", format!("{id:05}"))?
+        .with("City", city)
+        .with("Age", 40))
 }
 
 pub(super) async fn rows_left(world: &World, table: &str) -> Result<usize> {
-    let rows = world.store.query_all(&TableName::new(table)?, &Query::new()).await?;
-    Ok(rows.iter().filter(|row| row.key().partition() != "~~manifest").count())
+    let rows = world
+        .store
+        .query_all(&TableName::new(table)?, &Query::new())
+        .await?;
+    Ok(rows
+        .iter()
+        .filter(|row| row.key().partition() != "~~manifest")
+        .count())
 }

@@ -163,14 +163,23 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
             )));
         }
         self.table.table().view::<U>()?;
-        if U::SCHEMA.expiry.is_some() && !self.expiring.iter().any(|known| std::ptr::eq(*known, U::SCHEMA)) {
+        if U::SCHEMA.expiry.is_some()
+            && !self
+                .expiring
+                .iter()
+                .any(|known| std::ptr::eq(*known, U::SCHEMA))
+        {
             self.expiring.push(U::SCHEMA);
         }
         Ok(self.typed())
     }
 
     fn typed<U>(&mut self) -> GroupOf<'_, U> {
-        GroupOf { partition: &self.partition, steps: &mut self.steps, of: PhantomData }
+        GroupOf {
+            partition: &self.partition,
+            steps: &mut self.steps,
+            of: PhantomData,
+        }
     }
 }
 
@@ -289,14 +298,25 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// Nothing is written in these cases: a precondition failed, an entity exists already, a unique value is
     /// taken, the group is empty or exceeds a limit.
     pub async fn commit(self) -> Result<Committed> {
-        let Self { table, steps, expiring, .. } = self;
+        let Self {
+            table,
+            steps,
+            expiring,
+            ..
+        } = self;
         table.register_expiring(&expiring).await?;
         let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
-            table.change_of(step).await.map_err(|error| Error::in_transaction(index, error))
+            table
+                .change_of(step)
+                .await
+                .map_err(|error| Error::in_transaction(index, error))
         });
         // The old states are read before the group is sent, and each is a condition of the group: a change in
         // between fails the group, and no entry is derived from a state that is gone.
-        let changes: Vec<Change> = changes.buffered(table.entities.rows().concurrency).try_collect().await?;
+        let changes: Vec<Change> = changes
+            .buffered(table.entities.rows().concurrency)
+            .try_collect()
+            .await?;
         table.entities.write(&changes).await
     }
 
@@ -361,7 +381,11 @@ impl<U: TableEntity> GroupOf<'_, U> {
         patch: &U::Patch,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        self.add_read(patch.to_entity(key.into_key())?, Some(version.into()), Make::Merged)
+        self.add_read(
+            patch.to_entity(key.into_key())?,
+            Some(version.into()),
+            Make::Merged,
+        )
     }
 
     /// Adds a change of the stored entity. Properties that `U` does not know stay. `commit` costs 1 request more, and makes
@@ -404,7 +428,10 @@ impl<U: TableEntity> GroupOf<'_, U> {
     pub fn replace_stored(&mut self, old: &Stored<U>, new: &U) -> Result<&mut Self> {
         self.check(old.key())?;
         let new = U::SCHEMA.updated(old.entity(), new.to_entity()?)?;
-        Ok(self.add(GroupChange::Known(Change::replace(old.entity().clone(), new))))
+        Ok(self.add(GroupChange::Known(Change::replace(
+            old.entity().clone(),
+            new,
+        ))))
     }
 
     /// Adds the removal of an entity that was read, in that version.
@@ -428,14 +455,21 @@ impl<U: TableEntity> GroupOf<'_, U> {
         make: impl FnOnce(&'static Schema, Entity) -> Make,
     ) -> Result<&mut Self> {
         self.check(entity.key())?;
-        Ok(self.add(GroupChange::Read(entity.key().clone(), version, make(U::SCHEMA, entity))))
+        Ok(self.add(GroupChange::Read(
+            entity.key().clone(),
+            version,
+            make(U::SCHEMA, entity),
+        )))
     }
 
     fn check(&self, key: &Key) -> Result<()> {
         if key.partition() == self.partition.as_str() {
             return Ok(());
         }
-        let reason = format!("{key} is not in the partition '{}' of the group", self.partition);
+        let reason = format!(
+            "{key} is not in the partition '{}' of the group",
+            self.partition
+        );
         Err(Error::invalid_request(reason))
     }
 }
@@ -448,7 +482,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// The row is not a `U`; entities of `U` are not stored as one row each; an error of the store.
     pub async fn get_plain<U: TableEntity>(&self, key: impl KeyOf<U>) -> Result<Option<Stored<U>>> {
         self.table().view::<U>()?;
-        self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
+        self.entities
+            .read(&key.into_key())
+            .await?
+            .map(Stored::read)
+            .transpose()
     }
 
     /// Adds types that expire to the manifest, by which a sweep finds their entities.
@@ -460,7 +498,14 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 Ok(manifest.type_to_register(schema))
             };
             // The index set of the table holds the permit of the write: this one may end before.
-            permit_registered(store, &ManifestCache::for_store(store), table, schema, check).await?;
+            permit_registered(
+                store,
+                &ManifestCache::for_store(store),
+                table,
+                schema,
+                check,
+            )
+            .await?;
         }
         Ok(())
     }
@@ -521,6 +566,8 @@ impl<T> fmt::Debug for IndexedGroup<'_, T> {
 
 impl<U> fmt::Debug for GroupOf<'_, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupOf").field("partition", &self.partition).finish_non_exhaustive()
+        f.debug_struct("GroupOf")
+            .field("partition", &self.partition)
+            .finish_non_exhaustive()
     }
 }

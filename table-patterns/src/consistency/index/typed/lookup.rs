@@ -8,7 +8,9 @@ use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, Result};
-use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry};
+use table_core::typed::{
+    EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry,
+};
 
 use super::lookup::sealed::{Decode, Followed};
 use super::table::IndexedTable;
@@ -42,7 +44,11 @@ pub struct Lookup<T, R = T, K = ManyEntries> {
 
 impl<T, R, K> Clone for Lookup<T, R, K> {
     fn clone(&self) -> Self {
-        Self { entities: self.entities.clone(), entries: self.entries.clone(), ..*self }
+        Self {
+            entities: self.entities.clone(),
+            entries: self.entries.clone(),
+            ..*self
+        }
     }
 }
 
@@ -78,9 +84,21 @@ impl<T: IndexedEntity> IndexedTable<T> {
 }
 
 impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
-    pub(crate) const fn new(entities: Result<IndexedEntities>, entries: Result<IndexEntries<T>>) -> Self {
+    pub(crate) const fn new(
+        entities: Result<IndexedEntities>,
+        entries: Result<IndexEntries<T>>,
+    ) -> Self {
         let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
-        Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden: false, of: PhantomData }
+        Lookup {
+            entities,
+            entries,
+            trust,
+            limit,
+            page_size,
+            sorts,
+            shows_hidden: false,
+            of: PhantomData,
+        }
     }
 
     pub(crate) const fn showing_hidden(mut self, shows_hidden: bool) -> Self {
@@ -137,16 +155,51 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// Returns another type: a projection of `T`. No entity is read if the entries hold every property of the
     /// projection, or the projection has only parts of the key.
     pub fn project<P: FromEntity>(self) -> Lookup<T, P, K> {
-        let Self { entities, entries, trust, limit, page_size, sorts, shows_hidden, .. } = self;
-        Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden, of: PhantomData }
+        let Self {
+            entities,
+            entries,
+            trust,
+            limit,
+            page_size,
+            sorts,
+            shows_hidden,
+            ..
+        } = self;
+        Lookup {
+            entities,
+            entries,
+            trust,
+            limit,
+            page_size,
+            sorts,
+            shows_hidden,
+            of: PhantomData,
+        }
     }
 
     /// Returns [`Stored`] entities, to replace or remove them. Each entity is read and must still have the
     /// entry: 1 request more for each, and no more if the entries are references.
     pub fn stored(self) -> Lookup<T, Stored<T>, K> {
-        let Self { entities, entries, limit, page_size, sorts, shows_hidden, .. } = self;
+        let Self {
+            entities,
+            entries,
+            limit,
+            page_size,
+            sorts,
+            shows_hidden,
+            ..
+        } = self;
         let trust = Trust::Entity;
-        Lookup { entities, entries, trust, limit, page_size, sorts, shows_hidden, of: PhantomData }
+        Lookup {
+            entities,
+            entries,
+            trust,
+            limit,
+            page_size,
+            sorts,
+            shows_hidden,
+            of: PhantomData,
+        }
     }
 
     /// Returns at most this many entities: the first in the order of the entries. References of a list beyond
@@ -218,9 +271,12 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     pub fn stream_readable(
         &self,
     ) -> impl Stream<Item = Result<Result<R, UnreadableEntity>>> + Send + Unpin + use<T, R, K> {
-        stream_readable(self.clone(), self.limit, Self::limit, |query, from| async move {
-            query.readable_page(from.as_ref()).await
-        })
+        stream_readable(
+            self.clone(),
+            self.limit,
+            Self::limit,
+            |query, from| async move { query.readable_page(from.as_ref()).await },
+        )
     }
 
     /// All entities, collected.
@@ -236,16 +292,23 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// # Errors
     /// As for [`page`](Self::page), as an item.
     pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<T, R, K> {
-        let start = Some((None, self.limit, CycleDetector::default())).filter(|_| self.limit != Some(0));
+        let start =
+            Some((None, self.limit, CycleDetector::default())).filter(|_| self.limit != Some(0));
         let pages = stream::try_unfold((self.clone(), start), move |(lookup, at)| async move {
-            let Some((from, left, mut cycles)) = at else { return Ok::<_, Error>(None) };
+            let Some((from, left, mut cycles)) = at else {
+                return Ok::<_, Error>(None);
+            };
             let page = lookup.page_of(from.as_ref(), left).await?;
             // No page has more than `left` entities, so the subtraction cannot overflow.
             let left = left.map(|left| left - page.items.len());
             let next = page.continuation.filter(|_| left != Some(0));
-            next.iter().try_for_each(|next| cycles.add(next, page.items.len()))?;
+            next.iter()
+                .try_for_each(|next| cycles.add(next, page.items.len()))?;
             let next = next.map(|from| (Some(from), left, cycles));
-            Ok(Some((stream::iter(page.items.into_iter().map(Ok)), (lookup, next))))
+            Ok(Some((
+                stream::iter(page.items.into_iter().map(Ok)),
+                (lookup, next),
+            )))
         });
         pages.try_flatten()
     }
@@ -282,18 +345,27 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     pub async fn count(&self) -> Result<usize> {
         let (entities, entries, mut from, mut count) = (self.entities()?, self.entries()?, None, 0);
         let mut cycles = CycleDetector::default();
-        if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry && !self.hides()) {
+        if let Some(list) =
+            list_of(&entries)?.filter(|_| self.trust == Trust::Entry && !self.hides())
+        {
             // The references are the number: no entity is read.
             let count = entities.references(entries.index(), &list).await?.len();
             return Ok(self.limit.map_or(count, |limit| count.min(limit)));
         }
-        let reading = self.with_times(entries.index(), reading_of_count::<T>(entries.index(), self.trust));
+        let reading = self.with_times(
+            entries.index(),
+            reading_of_count::<T>(entries.index(), self.trust),
+        );
         loop {
             // Hidden entities must not use up the limit: the rows of the page behind it would be skipped.
-            let left = self.limit.filter(|_| !self.hides()).map_or(usize::MAX, |limit| limit - count);
+            let left = self
+                .limit
+                .filter(|_| !self.hides())
+                .map_or(usize::MAX, |limit| limit - count);
             let query = self.query(&entries, None);
-            let page =
-                read_page(entities, &entries, reading, &query, from.as_ref(), left).await?.into_page()?;
+            let page = read_page(entities, &entries, reading, &query, from.as_ref(), left)
+                .await?
+                .into_page()?;
             let found = self.without_hidden(page.items)?.len();
             count += found;
             from = page.continuation;
@@ -319,15 +391,20 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         if left.is_some() && list_of(&entries)?.is_none() {
             entities.lookups().check_order(self.sorts)?;
         }
-        let reading =
-            self.with_times(entries.index(), reading_of_result::<T, R>(entries.index(), self.trust));
+        let reading = self.with_times(
+            entries.index(),
+            reading_of_result::<T, R>(entries.index(), self.trust),
+        );
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
         if limit == 0 {
             return Ok(readable([], None));
         }
         // A result that is sorted on the client is one page: hidden entities must not use up its limit.
-        let wanted =
-            if self.sorts && self.hides() && !entities.rows().is_sorted() { usize::MAX } else { limit };
+        let wanted = if self.sorts && self.hides() && !entities.rows().is_sorted() {
+            usize::MAX
+        } else {
+            limit
+        };
         let mut found = read_page(entities, &entries, reading, &query, from, wanted).await?;
         found.page.items = self.without_hidden(found.page.items)?;
         // Only a result that is sorted on the client, which is one page, can exceed the limit.
@@ -341,12 +418,20 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         let (entities, entries) = (self.entities()?, self.entries()?);
         let table = entities.store().profile().table_identity(entities.table());
         let (index, partition, rows) = (entries.index(), entries.partition(), entries.rows());
-        Ok(format!("{table}\n{index}\n{:?}\n{rows:?}\n{:?}", partition.as_str(), self.trust))
+        Ok(format!(
+            "{table}\n{index}\n{:?}\n{rows:?}\n{:?}",
+            partition.as_str(),
+            self.trust
+        ))
     }
 
     fn query(&self, entries: &IndexEntries<T>, left: Option<usize>) -> IndexQuery {
         let query = query(entries);
-        let query = if self.sorts { query.sorted_on_client() } else { query };
+        let query = if self.sorts {
+            query.sorted_on_client()
+        } else {
+            query
+        };
         match (self.page_size, left) {
             (Some(size), Some(left)) => query.top(size.min(left)),
             (Some(top), None) | (None, Some(top)) => query.top(top),
@@ -365,10 +450,17 @@ impl<T: IndexedEntity, R: Found> Lookup<T, R, OneEntry> {
         // A lookup of this kind has the whole key, so the range is one row.
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
-        let reading =
-            self.with_times(entries.index(), reading_of_result::<T, R>(entries.index(), self.trust));
+        let reading = self.with_times(
+            entries.index(),
+            reading_of_result::<T, R>(entries.index(), self.trust),
+        );
         let found = match reading {
-            Reading::EntryOnly => entities.lookups().find_payload(entries.index(), &key).await?,
+            Reading::EntryOnly => {
+                entities
+                    .lookups()
+                    .find_payload(entries.index(), &key)
+                    .await?
+            }
             Reading::By(trust) => entities.find(entries.index(), &key, trust).await?,
         };
         let found = self.without_hidden(found.into_iter().collect())?.pop();
@@ -397,15 +489,23 @@ enum Reading {
 /// The rows to read for a count: entries alone if each entity has a row, otherwise lists and their entities.
 fn reading_of_count<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
     let is_row = schema_of::<T>(index).is_some_and(|schema| schema.shape == Shape::Row);
-    if is_row && trust == Trust::Entry { Reading::EntryOnly } else { Reading::By(Trust::Entity) }
+    if is_row && trust == Trust::Entry {
+        Reading::EntryOnly
+    } else {
+        Reading::By(Trust::Entity)
+    }
 }
 
 /// The rows to read for a result of type `R`.
 fn reading_of_result<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
     let schema = schema_of::<T>(index).filter(|_| trust == Trust::Entry);
-    let Some(schema) = schema else { return Reading::By(Trust::Entity) };
+    let Some(schema) = schema else {
+        return Reading::By(Trust::Entity);
+    };
     match &schema.payload {
-        Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => Reading::EntryOnly,
+        Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => {
+            Reading::EntryOnly
+        }
         Payload::Fields(names) if !holds::<T, R>(names) => Reading::By(Trust::Entity),
         Payload::Full | Payload::Fields(_) | Payload::Reference => Reading::By(Trust::Entry),
     }
@@ -427,7 +527,11 @@ fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
 
 /// Whether these properties decide whether an entity is hidden.
 fn has_times<T: IndexedEntity>(names: &[Text]) -> bool {
-    T::SCHEMA.expiry.iter().flat_map(|expiry| expiry.names()).all(|name| names.contains(name))
+    T::SCHEMA
+        .expiry
+        .iter()
+        .flat_map(|expiry| expiry.names())
+        .all(|name| names.contains(name))
 }
 
 /// Whether a projection needs only the key. A later schema version than 1 is in a property, which a read needs too.
@@ -438,8 +542,12 @@ fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
 /// The key of a list, if the entries are one list.
 fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
     let schema = schema_of::<T>(entries.index());
-    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|schema| schema.shape != Shape::Row));
-    row.map(|row| Key::new(entries.partition().as_str(), row)).transpose()
+    let row = entries
+        .rows()
+        .as_single()
+        .filter(|_| schema.is_some_and(|schema| schema.shape != Shape::Row));
+    row.map(|row| Key::new(entries.partition().as_str(), row))
+        .transpose()
 }
 
 /// The query for the entries.
@@ -461,11 +569,24 @@ async fn read_page<T: IndexedEntity>(
     }
     let index = entries.index();
     if let Some(list) = list_of(entries)? {
-        return entities.lists().page_of_list(index, &list, query, from, limit).await;
+        return entities
+            .lists()
+            .page_of_list(index, &list, query, from, limit)
+            .await;
     }
     match reading {
-        Reading::EntryOnly => entities.lookups().page_of_payloads(index, query, from).await,
-        Reading::By(trust) => entities.pages().readable_page(index, query, from, trust, limit).await,
+        Reading::EntryOnly => {
+            entities
+                .lookups()
+                .page_of_payloads(index, query, from)
+                .await
+        }
+        Reading::By(trust) => {
+            entities
+                .pages()
+                .readable_page(index, query, from, trust, limit)
+                .await
+        }
     }
 }
 

@@ -33,11 +33,18 @@ impl SetWriter for IndexedEntities {
         let old = self.set.removable(&change.old);
         let new = change.new.as_ref().map(|new| self.set.entries(new));
         // If the entries cannot be derived, the entity gets a group of its own, and the write of that group returns the error.
-        let Ok(all) = [Some(old), new].into_iter().flatten().collect::<Result<Vec<_>>>() else {
+        let Ok(all) = [Some(old), new]
+            .into_iter()
+            .flatten()
+            .collect::<Result<Vec<_>>>()
+        else {
             return self.most_operations();
         };
         for entry in all.into_iter().flatten() {
-            match entry.location.is_within(self.table(), change.old.key().partition()) {
+            match entry
+                .location
+                .is_within(self.table(), change.old.key().partition())
+            {
                 true => drop(local.insert(entry.location)),
                 false => remote = true,
             }
@@ -50,7 +57,10 @@ impl SetWriter for IndexedEntities {
         self.store().profile().group_operations
     }
 
-    fn write<'a>(&'a self, changes: &'a [RowChange]) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
+    fn write<'a>(
+        &'a self,
+        changes: &'a [RowChange],
+    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
         async move {
             let changes: Vec<Change> = changes.iter().map(change).collect();
             let committed = Box::pin(Self::write(self, &changes)).await?;

@@ -19,7 +19,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// The row is not a `T`; an error of the store.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Stored<T>>> {
         let row = self.entities.read(&key.into_key()).await?;
-        row.filter(|row| !self.table().hides(row)).map(Stored::read).transpose()
+        row.filter(|row| !self.table().hides(row))
+            .map(Stored::read)
+            .transpose()
     }
 
     /// The entity as stored. 1 request.
@@ -38,7 +40,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// of a partition, several at once, each with the requests of one write (see the
     /// [`journal`](crate::journal#cost-in-requests)).
     pub fn query(&self) -> TableQuery<T> {
-        self.table().query().written_by(Arc::new(self.entities.clone()))
+        self.table()
+            .query()
+            .written_by(Arc::new(self.entities.clone()))
     }
 
     /// The entities that a query of this [`table`](Self::table) finds, as stored. The cost is that of the
@@ -70,7 +74,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # }
     /// ```
     pub fn stored(&self, query: TableQuery<T>) -> StoredQuery<T> {
-        StoredQuery { query: query.project() }
+        StoredQuery {
+            query: query.project(),
+        }
     }
 }
 
@@ -94,7 +100,13 @@ impl<T: IndexedEntity> StoredQuery<T> {
     /// # Errors
     /// As for [`stream`](Self::stream).
     pub async fn all(&self) -> Result<Vec<Stored<T>>> {
-        Ok(self.query.all().await?.into_iter().map(|whole| whole.0).collect())
+        Ok(self
+            .query
+            .all()
+            .await?
+            .into_iter()
+            .map(|whole| whole.0)
+            .collect())
     }
 
     /// The first result; see [`TableQuery::first`].
@@ -118,8 +130,14 @@ impl<T: IndexedEntity> StoredQuery<T> {
     /// # Errors
     /// As for [`stream`](Self::stream).
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Stored<T>>> {
-        let Page { items, continuation } = self.query.page(from).await?;
-        Ok(Page { items: items.into_iter().map(|whole| whole.0).collect(), continuation })
+        let Page {
+            items,
+            continuation,
+        } = self.query.page(from).await?;
+        Ok(Page {
+            items: items.into_iter().map(|whole| whole.0).collect(),
+            continuation,
+        })
     }
 }
 

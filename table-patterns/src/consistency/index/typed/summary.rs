@@ -65,18 +65,26 @@ fn decoded<V, C: Codec<V>>(name: &str, value: Option<EdmValue>) -> Result<Option
         other => other,
     });
     let read = value.map(|value| C::read(value.as_ref()));
-    read.transpose().map_err(|error| Error::invalid_value(name, error.to_string()))
+    read.transpose()
+        .map_err(|error| Error::invalid_value(name, error.to_string()))
 }
 
 impl<T> Clone for SummaryOf<T> {
     fn clone(&self) -> Self {
-        Self { index: self.index, summary: self.summary.clone(), of: PhantomData }
+        Self {
+            index: self.index,
+            summary: self.summary.clone(),
+            of: PhantomData,
+        }
     }
 }
 
 impl<T> fmt::Debug for SummaryOf<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SummaryOf").field("index", &self.index).field("summary", &self.summary).finish()
+        f.debug_struct("SummaryOf")
+            .field("index", &self.index)
+            .field("summary", &self.summary)
+            .finish()
     }
 }
 
@@ -117,16 +125,26 @@ impl<T: IndexedEntity, K> Lookup<T, T, K> {
         let (entities, entries) = (self.entities()?, self.entries()?);
         let index = entries.index();
         let summary = if let Some(row) = entries.rows().as_single() {
-            entities.summary(index, &Key::new(entries.partition().as_str(), row)?).await?
+            entities
+                .summary(index, &Key::new(entries.partition().as_str(), row)?)
+                .await?
         } else {
-            let shape = T::SCHEMA.indexes.iter().find(|known| known.name == index).map(|known| &known.shape);
+            let shape = T::SCHEMA
+                .indexes
+                .iter()
+                .find(|known| known.name == index)
+                .map(|known| &known.shape);
             let mut all = Summary::of_shape(shape.unwrap_or(&Shape::Row));
             for (_, summary) in entities.summaries(index, &query(&entries)).await? {
                 all.add(&summary, 1)?;
             }
             all
         };
-        Ok(SummaryOf { index, summary, of: PhantomData })
+        Ok(SummaryOf {
+            index,
+            summary,
+            of: PhantomData,
+        })
     }
 
     /// The numbers of each key that the lookup names, in the order of the keys. 1 request for each 1,000 keys; more as for
@@ -140,7 +158,16 @@ impl<T: IndexedEntity, K> Lookup<T, T, K> {
         let found = entities.summaries(index, &query(&entries)).await?;
         Ok(found
             .into_iter()
-            .map(|(key, summary)| (key, SummaryOf { index, summary, of: PhantomData }))
+            .map(|(key, summary)| {
+                (
+                    key,
+                    SummaryOf {
+                        index,
+                        summary,
+                        of: PhantomData,
+                    },
+                )
+            })
             .collect())
     }
 }

@@ -87,7 +87,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub async fn open_with<S, N>(store: S, name: N, more: Vec<Index>, options: IndexOptions) -> Result<Self>
+    pub async fn open_with<S, N>(
+        store: S,
+        name: N,
+        more: Vec<Index>,
+        options: IndexOptions,
+    ) -> Result<Self>
     where
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
@@ -96,7 +101,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let has_more = !more.is_empty();
         let (store, name) = (Arc::clone(table.store()), table.name().clone());
         let entities = open_entities::<T>(store, name, more, options).await?;
-        Ok(Self { table, has_more, entities })
+        Ok(Self {
+            table,
+            has_more,
+            entities,
+        })
     }
 
     /// Opens the table read-only; does not register in the manifest, so changes of state do not wait for this
@@ -118,8 +127,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let table = Table::<T>::new(store, name)?;
         let (store, has_more) = (Arc::clone(table.store()), !more.is_empty());
         let (name, indexes) = (table.name().clone(), all_indexes::<T>(more));
-        let entities = open_to_read(store, name, indexes, options, EntityScope::Type(T::SCHEMA)).await?;
-        Ok(Self { table, has_more, entities })
+        let entities =
+            open_to_read(store, name, indexes, options, EntityScope::Type(T::SCHEMA)).await?;
+        Ok(Self {
+            table,
+            has_more,
+            entities,
+        })
     }
 
     /// Makes all reads and lookups return hidden entities too: those that have expired or are deleted and kept. [`update`](Self::update) and
@@ -162,19 +176,29 @@ pub(crate) async fn open_entities<T: IndexedEntity>(
 
 /// The declared indexes, and more.
 pub(crate) fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Vec<Index> {
-    let declared = T::SCHEMA.indexes.iter().enumerate().map(|(n, definition)| declared::<T>(n, definition));
+    let declared = T::SCHEMA
+        .indexes
+        .iter()
+        .enumerate()
+        .map(|(n, definition)| declared::<T>(n, definition));
     declared.chain(more).collect()
 }
 
 impl<T> Clone for IndexedTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), has_more: self.has_more, entities: self.entities.clone() }
+        Self {
+            table: self.table.clone(),
+            has_more: self.has_more,
+            entities: self.entities.clone(),
+        }
     }
 }
 
 impl<T> fmt::Debug for IndexedTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexedTable").field("entities", &self.entities).finish_non_exhaustive()
+        f.debug_struct("IndexedTable")
+            .field("entities", &self.entities)
+            .finish_non_exhaustive()
     }
 }
 
@@ -190,7 +214,9 @@ fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
         return Ok(Vec::new());
     }
     let keys = |entity: Entity| T::from_entity(entity)?.index_keys(n);
-    let Some(row) = with_placeholders(T::SCHEMA, entity, "") else { return keys(entity.clone()) };
+    let Some(row) = with_placeholders(T::SCHEMA, entity, "") else {
+        return keys(entity.clone());
+    };
     let found = keys(row)?;
     // The conversion from an older version may read a large value: two placeholders must give the same keys.
     let older = T::SCHEMA.stored_version(entity)? < i64::from(T::SCHEMA.version);
@@ -198,7 +224,11 @@ fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
         && let Some(other) = with_placeholders(T::SCHEMA, entity, "another text")
         && keys(other)? != found
     {
-        let (of, key, index) = (T::SCHEMA.rust_name, entity.key(), &T::SCHEMA.indexes[n].name);
+        let (of, key, index) = (
+            T::SCHEMA.rust_name,
+            entity.key(),
+            &T::SCHEMA.indexes[n].name,
+        );
         return Err(Error::invalid_request(format!(
             "the conversion of {key} from an older version of {of} derives the entry of the index '{index}' from a large value, which \
              is in a blob: derive the indexed fields from other properties"
@@ -234,12 +264,19 @@ impl<T: IndexedEntity> IndexedTable<T> {
 #[async_trait]
 impl<T: IndexedEntity> UpgradeRows<T> for IndexedTable<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
-        UpgradePage::of_query(&self.table().query().with_hidden().project::<Entity>(), from).await
+        UpgradePage::of_query(
+            &self.table().query().with_hidden().project::<Entity>(),
+            from,
+        )
+        .await
     }
 
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
         let row = row.entity;
-        let (key, new) = (row.key().clone(), upgraded(&row, &T::from_entity(row.clone())?)?);
+        let (key, new) = (
+            row.key().clone(),
+            upgraded(&row, &T::from_entity(row.clone())?)?,
+        );
         let changes = [self.entities.changes().upgrade(row, new)];
         let all = self.clone().with_hidden();
         upgrade_one(self.entities.write(&changes), all.update(key, |_| Ok(()))).await

@@ -18,7 +18,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// [`IndexOptions::concurrency`](crate::index::IndexOptions::concurrency).
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
-        self.entities = self.entities.with_options(|options| options.concurrency = requests.max(1));
+        self.entities = self
+            .entities
+            .with_options(|options| options.concurrency = requests.max(1));
         self
     }
 
@@ -41,7 +43,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// The entity exists already; a unique value is taken.
     pub async fn insert(&self, entity: &T) -> Result<Committed> {
-        self.entities.write(&[Change::insert(entity.to_entity()?)]).await
+        self.entities
+            .write(&[Change::insert(entity.to_entity()?)])
+            .await
     }
 
     /// Inserts or replaces an entity: reads the old value first. 1 request more.
@@ -92,7 +96,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// Another writer changed the entity since the read; a unique value is taken; the keys differ.
     pub async fn replace_stored(&self, old: &Stored<T>, new: &T) -> Result<Committed> {
         let new = T::SCHEMA.updated(old.entity(), new.to_entity()?)?;
-        self.entities.write(&[Change::replace(old.entity().clone(), new)]).await
+        self.entities
+            .write(&[Change::replace(old.entity().clone(), new)])
+            .await
     }
 
     /// Changes an entity that was read, in that version, and updates `stored` to the new version: a task that
@@ -144,7 +150,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
         // If the new state is not known, the caller keeps the earlier one. Its next write then fails at the
         // ETag, and no update is lost.
         if let Some((new, etag)) = new.zip(committed.written.first().and_then(|w| w.etag.clone()))
-            && let Some(now) = self.entities.changes().as_stored(new.with_system(Some(etag), None)).await
+            && let Some(now) = self
+                .entities
+                .changes()
+                .as_stored(new.with_system(Some(etag), None))
+                .await
             && let Ok(now) = Stored::read(now)
         {
             *stored = now;
@@ -181,7 +191,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .await?;
         let etag = committed.etag().cloned();
         let stored = match made.zip(etag) {
-            Some((new, etag)) => self.entities.changes().as_stored(new.with_system(Some(etag), None)).await,
+            Some((new, etag)) => {
+                self.entities
+                    .changes()
+                    .as_stored(new.with_system(Some(etag), None))
+                    .await
+            }
             None => None,
         };
         let stored = match stored {
@@ -238,7 +253,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     ) -> Result<Committed> {
         let (key, version) = (key.into_key(), version.into());
         // Indexes that another program has declared may hold fields of the patch.
-        let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
+        let has_others =
+            || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
         // Fresh states for the two questions below. The write asks again, under its own permission.
         drop(self.entities.set.prepare_write().await?);
         self.entities.set.check_type()?;
@@ -250,22 +266,36 @@ impl<T: IndexedEntity> IndexedTable<T> {
         if has_others() || may_be_moved {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
-        let (table, timing) = (self.table().clone().unmanaged(), self.entities.options.timing);
+        let (table, timing) = (
+            self.table().clone().unmanaged(),
+            self.entities.options.timing,
+        );
         let declared = AtomicBool::new(false);
         let check = || {
             declared.store(has_others(), Ordering::Relaxed);
             let reason = "an index of the entities was declared during the merge";
-            if declared.load(Ordering::Relaxed) { Err(Error::invalid_request(reason)) } else { Ok(()) }
+            if declared.load(Ordering::Relaxed) {
+                Err(Error::invalid_request(reason))
+            } else {
+                Ok(())
+            }
         };
         let written = self
             .entities
             .set
-            .while_valid(timing, check, table.merge(key.clone(), patch, version.clone()))
+            .while_valid(
+                timing,
+                check,
+                table.merge(key.clone(), patch, version.clone()),
+            )
             .await;
         if declared.load(Ordering::Relaxed) {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
-        Ok(Committed { written: vec![written?], entries: Entries::Applied })
+        Ok(Committed {
+            written: vec![written?],
+            entries: Entries::Applied,
+        })
     }
 
     /// A merge that may change entries: it reads the old value, which decides the changes of entries.
@@ -273,7 +303,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let key = patch.key();
         self.entities
             .modify(key, |old| {
-                T::SCHEMA.merged(self.wanted(key, self.visible_row(old), version)?, &patch).map(Some)
+                T::SCHEMA
+                    .merged(self.wanted(key, self.visible_row(old), version)?, &patch)
+                    .map(Some)
             })
             .await
     }
@@ -340,9 +372,15 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// Precondition failed: another writer changed the entity first. Entity not found. The write conflicts
     /// after all attempts.
-    pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<Committed> {
+    pub async fn delete(
+        &self,
+        key: impl KeyOf<T>,
+        version: impl Into<IfMatch>,
+    ) -> Result<Committed> {
         let (key, version) = (key.into_key(), version.into());
-        self.entities.modify(&key, |old| self.wanted(&key, old, &version).map(|_| None)).await
+        self.entities
+            .modify(&key, |old| self.wanted(&key, old, &version).map(|_| None))
+            .await
     }
 
     /// Deletes the entity in any version; returns whether it existed. The old value is read first: 1 request
@@ -360,7 +398,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// Another writer changed the entity since the read.
     pub async fn delete_stored(&self, old: &Stored<T>) -> Result<Committed> {
-        self.entities.write(&[Change::delete(old.entity().clone())]).await
+        self.entities
+            .write(&[Change::delete(old.entity().clone())])
+            .await
     }
 
     /// Moves an entity with its entries to a key of this or another table, and replaces an entity at that key.
@@ -369,10 +409,18 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// As for [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to); the entity at the target has a later
     /// version of the schema.
-    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<()> {
+    pub async fn move_to(
+        &self,
+        key: impl KeyOf<T>,
+        target: &Self,
+        to: impl KeyOf<T>,
+    ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Entity| T::SCHEMA.check_replaceable(old);
-        self.entities.changes().move_to(&key, &target.entities.changes(), &to, check).await
+        self.entities
+            .changes()
+            .move_to(&key, &target.entities.changes(), &to, check)
+            .await
     }
 
     /// Inserts entities of one partition, in one group transaction with their local entries. Nothing is written
@@ -382,7 +430,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// As for [`insert`](Self::insert), for any of the entities; the group exceeds a limit.
     pub async fn insert_group(&self, entities: &[T]) -> Result<Committed> {
         let changes = entities.iter().map(|e| e.to_entity().map(Change::insert));
-        self.entities.write(&changes.collect::<Result<Vec<_>>>()?).await
+        self.entities
+            .write(&changes.collect::<Result<Vec<_>>>()?)
+            .await
     }
 }
 
@@ -430,7 +480,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     where
         S: Stream<Item = Result<T>> + Send + 'a,
     {
-        self.entities.insert_all(entities.map(|entity| entity?.to_entity()), options)
+        self.entities
+            .insert_all(entities.map(|entity| entity?.to_entity()), options)
     }
 }
 

@@ -9,7 +9,9 @@ use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
 use table_core::store::{Operation, OperationKind, Result, TableStore};
 
 use crate::clock::TokioClock;
-use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, ScrubMode, Trust};
+use crate::index::{
+    Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, ScrubMode, Trust,
+};
 use crate::journal::{Acknowledge, Clearing, Committed, Entries, Recovery};
 use crate::queue::{QueueOptions, TableQueue};
 
@@ -30,7 +32,9 @@ fn text(entity: &Entity, name: &str) -> Option<String> {
 fn city() -> Result<Index> {
     let table = TableName::new("Cities")?;
     Ok(Index::new("city", Placement::OtherTable(table), "1", |e| {
-        text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
+        text(e, "City")
+            .map(|city| Key::new(city, e.key().row()))
+            .transpose()
     }))
 }
 
@@ -61,17 +65,35 @@ impl Office {
             store.create_table(&TableName::new(table)?).await?;
         }
         let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-        let options = QueueOptions { clock, ..QueueOptions::default() };
-        let queue = Arc::new(TableQueue::open_with(store.clone(), "Work", "journal", options).await?);
-        Ok(Self { meter, store, queue })
+        let options = QueueOptions {
+            clock,
+            ..QueueOptions::default()
+        };
+        let queue =
+            Arc::new(TableQueue::open_with(store.clone(), "Work", "journal", options).await?);
+        Ok(Self {
+            meter,
+            store,
+            queue,
+        })
     }
 
     async fn people(&self, queued: bool, acknowledge: Acknowledge) -> Result<IndexedEntities> {
         let queue = queued.then(|| self.queue.clone() as _);
-        let options =
-            IndexOptions { queue, acknowledge, clearing: Clearing::BeforeAnswer, ..IndexOptions::default() };
+        let options = IndexOptions {
+            queue,
+            acknowledge,
+            clearing: Clearing::BeforeAnswer,
+            ..IndexOptions::default()
+        };
         let indexes = vec![city()?, name()?];
-        IndexedEntities::open(self.store.clone(), TableName::new("People")?, indexes, options).await
+        IndexedEntities::open(
+            self.store.clone(),
+            TableName::new("People")?,
+            indexes,
+            options,
+        )
+        .await
     }
 
     /// The cost of a write that returns after its remote entries are applied.
@@ -93,22 +115,42 @@ async fn a_write_costs_what_is_documented() -> Result<()> {
         let read = async |id: &str| people.get_existing(&Key::new("p", id)?).await;
 
         let plain = person("1", None, Some("oslo"))?;
-        assert_eq!(office.cost(people.insert(plain)).await?, 3 + 1 + tickets, "an entry more");
+        assert_eq!(
+            office.cost(people.insert(plain)).await?,
+            3 + 1 + tickets,
+            "an entry more"
+        );
         let old = read("1").await?;
         let moved = people.replace(&old, person("1", None, Some("rome"))?);
-        assert_eq!(office.cost(moved).await?, 3 + 3 + tickets, "an entry moves, and the old one is read");
+        assert_eq!(
+            office.cost(moved).await?,
+            3 + 3 + tickets,
+            "an entry moves, and the old one is read"
+        );
         let old = read("1").await?;
         let same = people.replace(&old, old.entity().clone().with("Age", 3));
         assert_eq!(office.cost(same).await?, 1, "no entry changes");
         let old = read("1").await?;
         let gone = people.delete(&old);
-        assert_eq!(office.cost(gone).await?, 3 + 2 + tickets, "an entry less, which is read");
+        assert_eq!(
+            office.cost(gone).await?,
+            3 + 2 + tickets,
+            "an entry less, which is read"
+        );
 
         let named = people.insert(person("2", Some("ken"), None)?);
-        assert_eq!(office.cost(named).await?, 3 + 2 + tickets, "a unique value more");
+        assert_eq!(
+            office.cost(named).await?,
+            3 + 2 + tickets,
+            "a unique value more"
+        );
         let old = read("2").await?;
         let renamed = people.replace(&old, person("2", Some("kim"), None)?);
-        assert_eq!(office.cost(renamed).await?, 3 + 2 + 2 + tickets, "one more, one less");
+        assert_eq!(
+            office.cost(renamed).await?,
+            3 + 2 + 2 + tickets,
+            "one more, one less"
+        );
         let old = read("2").await?;
         let unnamed = people.replace(&old, person("2", None, None)?);
         assert_eq!(office.cost(unnamed).await?, 3 + 2 + tickets, "one less");
@@ -117,7 +159,11 @@ async fn a_write_costs_what_is_documented() -> Result<()> {
         assert_eq!(office.cost(both).await?, 3 + 2 + 1 + tickets);
         let upsert = people.upsert(person("3", Some("kay"), Some("bonn"))?);
         // The unique row has a full payload: read the row before the commit, write the row.
-        assert_eq!(office.cost(upsert).await?, 1 + 3 + 3 + 2 + tickets, "read before");
+        assert_eq!(
+            office.cost(upsert).await?,
+            1 + 3 + 3 + 2 + tickets,
+            "read before"
+        );
     }
     Ok(())
 }
@@ -131,23 +177,35 @@ async fn a_move_costs_what_is_documented() -> Result<()> {
         let people = office.people(queued, Acknowledge::Applied).await?;
         let away = async |id: &str| {
             let (from, to) = (Key::new("p", id)?, Key::new("q", id)?);
-            let (moved, cost) = office.meter.measure(people.move_to(&from, &people, &to)).await;
+            let (moved, cost) = office
+                .meter
+                .measure(people.move_to(&from, &people, &to))
+                .await;
             moved?;
             assert!(people.get(&from).await?.is_none() && people.get(&to).await?.is_some());
             Ok::<_, table_core::Error>(cost.total())
         };
         people.insert(person("1", None, None)?).await?;
-        assert_eq!(away("1").await?, 2 + 4, "no entries: two reads to find out, and two writes");
+        assert_eq!(
+            away("1").await?,
+            2 + 4,
+            "no entries: two reads to find out, and two writes"
+        );
         people.insert(person("2", None, Some("oslo"))?).await?;
         assert_eq!(away("2").await?, 8 + 2 + tickets, "an entry, which is read");
         people.insert(person("3", Some("ken"), None)?).await?;
         assert_eq!(away("3").await?, 8 + 3 + tickets, "a unique value");
-        people.insert(person("4", Some("kim"), Some("rome"))?).await?;
+        people
+            .insert(person("4", Some("kim"), Some("rome"))?)
+            .await?;
         assert_eq!(away("4").await?, 8 + 2 + 3 + tickets, "both");
         // Within the partition the row is a pair too: two reads and a write.
         people.insert(person("5", Some("kay"), None)?).await?;
         let (from, to) = (Key::new("p", "5")?, Key::new("p", "6")?);
-        let (moved, cost) = office.meter.measure(people.move_to(&from, &people, &to)).await;
+        let (moved, cost) = office
+            .meter
+            .measure(people.move_to(&from, &people, &to))
+            .await;
         moved?;
         assert_eq!(cost.total(), 2 + 4 + 3 + tickets, "within the partition");
     }
@@ -159,7 +217,9 @@ async fn a_lookup_costs_what_is_documented() -> Result<()> {
     let office = Office::open().await?;
     let people = office.people(false, Acknowledge::Applied).await?;
     for id in ["1", "2", "3"] {
-        people.insert(person(id, Some(&format!("ken {id}")), Some("oslo"))?).await?;
+        people
+            .insert(person(id, Some(&format!("ken {id}")), Some("oslo"))?)
+            .await?;
     }
     let find = |index, key, trust| {
         let (meter, people) = (office.meter.clone(), people.clone());
@@ -170,10 +230,15 @@ async fn a_lookup_costs_what_is_documented() -> Result<()> {
         }
     };
     assert_eq!(find("name", Key::new("ken 1", "")?, Trust::Entry).await?, 1);
-    assert_eq!(find("name", Key::new("ken 1", "")?, Trust::Entity).await?, 2);
+    assert_eq!(
+        find("name", Key::new("ken 1", "")?, Trust::Entity).await?,
+        2
+    );
     assert_eq!(find("city", Key::new("oslo", "1")?, Trust::Entry).await?, 2);
-    let (all, cost) =
-        office.meter.measure(people.all("city", &IndexQuery::partition("oslo"), Trust::Entry)).await;
+    let (all, cost) = office
+        .meter
+        .measure(people.all("city", &IndexQuery::partition("oslo"), Trust::Entry))
+        .await;
     assert_eq!(all?.len(), 3);
     assert_eq!(cost.total(), 1 + 3);
     Ok(())
@@ -183,13 +248,20 @@ async fn a_lookup_costs_what_is_documented() -> Result<()> {
 async fn recovery_costs_what_is_documented() -> Result<()> {
     let office = Office::open().await?;
     let people = office.people(true, Acknowledge::Committed).await?;
-    let (committed, cost) = office.meter.measure(people.insert(person("1", None, Some("oslo"))?)).await;
+    let (committed, cost) = office
+        .meter
+        .measure(people.insert(person("1", None, Some("oslo"))?))
+        .await;
     assert_eq!(committed?.entries, Entries::Pending);
     assert_eq!(cost.total(), 3 + 2, "ticket, group, row, renewal");
     let worker = Recovery::new(&*office.queue, vec![people.journal()]);
     let (worked, cost) = office.meter.measure(worker.run_once(8)).await;
     assert_eq!(worked?, 1, "tickets");
-    assert_eq!(cost.total(), 2 + 1 + 4 + 1 + 1, "receive, read, finish, entry, delete");
+    assert_eq!(
+        cost.total(),
+        2 + 1 + 4 + 1 + 1,
+        "receive, read, finish, entry, delete"
+    );
     Ok(())
 }
 
@@ -200,7 +272,10 @@ async fn a_sweep_costs_what_is_documented() -> Result<()> {
     people.insert(person("1", None, Some("oslo"))?).await?;
     people.insert(person("2", None, Some("rome"))?).await?;
     let names = [TableName::new("Names")?];
-    let (swept, cost) = office.meter.measure(people.journal().sweep(&names, Duration::ZERO)).await;
+    let (swept, cost) = office
+        .meter
+        .measure(people.journal().sweep(&names, Duration::ZERO))
+        .await;
     assert_eq!(swept?.applied, 2);
     // No lease is waited for in a store of one process, so the states of the indexes stay fresh.
     assert_eq!(cost.total(), 2 + 2 * (4 + 1), "two scans, the writes");
@@ -214,7 +289,13 @@ async fn a_build_writes_groups() -> Result<()> {
     let table = TableName::new("People")?;
     for n in 0..350 {
         let city = if n < 250 { "oslo" } else { "rome" };
-        office.store.write(&table, Operation::Insert(person(&format!("{n:03}"), None, Some(city))?)).await?;
+        office
+            .store
+            .write(
+                &table,
+                Operation::Insert(person(&format!("{n:03}"), None, Some(city))?),
+            )
+            .await?;
     }
     let people = office.people(false, Acknowledge::Applied).await?;
     let (built, cost) = office.meter.measure(people.build("city")?.run()).await;

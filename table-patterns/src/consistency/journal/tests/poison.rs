@@ -9,7 +9,12 @@ async fn committed() -> Result<(World, Arc<TableQueue>, Journal)> {
     let world = world().await?;
     let queue = separate_queue().await?;
     let journal = world.journal.clone().with_queue(queue.clone());
-    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
     Ok((world, queue, journal))
 }
 
@@ -26,9 +31,16 @@ async fn die(queue: &TableQueue) -> Result<()> {
 
 /// Makes the journal row of the write unreadable. Returns the row as it was.
 async fn damage(world: &World) -> Result<Entity> {
-    let row = rows(world, "People").await?.into_values().find(|row| row.key().is_system()).unwrap();
+    let row = rows(world, "People")
+        .await?
+        .into_values()
+        .find(|row| row.key().is_system())
+        .unwrap();
     let damaged = Entity::from(row.key().clone()).with("JournalKind", "write");
-    world.store.write(world.journal.table(), Operation::InsertOrReplace(damaged)).await?;
+    world
+        .store
+        .write(world.journal.table(), Operation::InsertOrReplace(damaged))
+        .await?;
     Ok(row)
 }
 
@@ -44,14 +56,27 @@ async fn workers_that_die_do_not_poison_a_ticket() -> Result<()> {
     let mut processes = 0;
     while faults.injected().len() < 10 {
         processes += 1;
-        assert!(processes <= 12, "the ticket came {} times", faults.injected().len());
+        assert!(
+            processes <= 12,
+            "the ticket came {} times",
+            faults.injected().len()
+        );
         let worker = Recovery::new(&*queue, vec![&stuck]);
         let run = worker.run(4, Duration::from_secs(1), std::future::pending());
-        assert!(tokio::time::timeout(HOUR / 2, run).await.is_err(), "it dies");
+        assert!(
+            tokio::time::timeout(HOUR / 2, run).await.is_err(),
+            "it dies"
+        );
     }
-    assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its journal row");
+    assert_eq!(
+        rows(&world, "People").await?.len(),
+        2,
+        "the entity and its journal row"
+    );
     let worker = Recovery::new(&*queue, vec![&journal]);
-    worker.run(4, Duration::from_secs(1), tokio::time::sleep(HOUR)).await?;
+    worker
+        .run(4, Duration::from_secs(1), tokio::time::sleep(HOUR))
+        .await?;
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
     assert!(queue.poison(8).await?.is_empty() && queue.peek(8).await?.is_empty());
@@ -69,7 +94,11 @@ async fn a_call_of_poison_puts_back_tickets_that_are_not_poisoned() -> Result<()
     assert!(worker.poison(8).await?.is_empty());
     assert_eq!(worker.run_once(8).await?, 1);
     assert!(queue.poison(8).await?.is_empty());
-    assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its entry");
+    assert_eq!(
+        rows(&world, "People").await?.len(),
+        2,
+        "the entity and its entry"
+    );
     Ok(())
 }
 
@@ -80,7 +109,9 @@ async fn failures_of_its_work_poison_a_ticket() -> Result<()> {
         let (world, queue, journal) = committed().await?;
         let row = damage(&world).await?;
         let worker = Recovery::new(&*queue, vec![&journal]).with_attempts(attempts);
-        worker.run(4, Duration::from_secs(1), tokio::time::sleep(HOUR)).await?;
+        worker
+            .run(4, Duration::from_secs(1), tokio::time::sleep(HOUR))
+            .await?;
         let poisoned = worker.poison(8).await?;
         assert_eq!(poisoned.len(), 1);
         assert_eq!(poisoned[0].failures, attempts);
@@ -90,10 +121,17 @@ async fn failures_of_its_work_poison_a_ticket() -> Result<()> {
         assert_eq!(write.as_deref(), Some(row.key().row()));
         assert!(queue.peek(8).await?.is_empty());
 
-        world.store.write(journal.table(), Operation::InsertOrReplace(row)).await?;
+        world
+            .store
+            .write(journal.table(), Operation::InsertOrReplace(row))
+            .await?;
         worker.requeue(&poisoned[0]).await?;
         assert_eq!(worker.run_once(8).await?, 1);
-        assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its entry");
+        assert_eq!(
+            rows(&world, "People").await?.len(),
+            2,
+            "the entity and its entry"
+        );
         assert!(queue.poison(8).await?.is_empty() && queue.peek(8).await?.is_empty());
     }
     Ok(())
@@ -104,18 +142,36 @@ async fn failures_of_its_work_poison_a_ticket() -> Result<()> {
 async fn a_poisoned_ticket_comes_back_after_pauses() -> Result<()> {
     let world = world().await?;
     let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-    let options = QueueOptions { clock, max_dequeues: u32::MAX };
-    let queue =
-        Arc::new(TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?);
+    let options = QueueOptions {
+        clock,
+        max_dequeues: u32::MAX,
+    };
+    let queue = Arc::new(
+        TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?,
+    );
     let journal = world.journal.clone().with_queue(queue.clone());
-    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
     damage(&world).await?;
     let worker = Recovery::new(&*queue, vec![&journal]).with_attempts(1);
     let (lease, leases) = (Timing::default().lease(), 100);
-    worker.run(4, Duration::from_secs(1), tokio::time::sleep(lease * leases)).await?;
+    worker
+        .run(
+            4,
+            Duration::from_secs(1),
+            tokio::time::sleep(lease * leases),
+        )
+        .await?;
     tokio::time::sleep(lease * 3).await;
     let received = queue.receive(1, lease).await?[0].dequeue_count;
-    assert!((leases / 2..leases + 20).contains(&received), "{received} receives");
+    assert!(
+        (leases / 2..leases + 20).contains(&received),
+        "{received} receives"
+    );
     Ok(())
 }
 
@@ -148,7 +204,9 @@ async fn a_message_that_is_not_a_ticket_is_set_aside() -> Result<()> {
     let (_, queue, journal) = committed().await?;
     let worker = Recovery::new(&*queue, vec![&journal]);
     queue.send("nothing", Duration::ZERO).await?;
-    worker.run(4, Duration::from_secs(1), tokio::time::sleep(2 * HOUR)).await?;
+    worker
+        .run(4, Duration::from_secs(1), tokio::time::sleep(2 * HOUR))
+        .await?;
     let poisoned = worker.poison(8).await?;
     assert_eq!(poisoned.len(), 1);
     assert_eq!(poisoned[0].write, None);

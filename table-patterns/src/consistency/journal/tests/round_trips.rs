@@ -34,7 +34,10 @@ struct Cost {
 }
 
 const fn cost(requests: u64, round_trips: u64) -> Cost {
-    Cost { requests, round_trips }
+    Cost {
+        requests,
+        round_trips,
+    }
 }
 
 /// A table with remote indexes, in a store whose requests take their time.
@@ -53,12 +56,16 @@ impl Distance {
             store.create_table(&TableName::new(table)?).await?;
         }
         let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
-        let work = QueueOptions { clock, ..QueueOptions::default() };
+        let work = QueueOptions {
+            clock,
+            ..QueueOptions::default()
+        };
         let work = TableQueue::open_with(store.clone(), "Work", "journal", work).await?;
         let queue = queued.then(|| Arc::new(work) as _);
         let options = IndexOptions { queue, ..options };
         let indexes = indexes.all()?;
-        let people = IndexedEntities::open(store, TableName::new("People")?, indexes, options).await?;
+        let people =
+            IndexedEntities::open(store, TableName::new("People")?, indexes, options).await?;
         faults.add(FaultRule::new(Fault::Delay(REQUEST)));
         Ok(Self { meter, people })
     }
@@ -69,8 +76,14 @@ impl Distance {
         let (written, counts) = self.meter.measure(write).await;
         written?;
         // The meter tells what the clock shows.
-        assert_eq!(sent.elapsed(), REQUEST * u32::try_from(counts.round_trips()).unwrap());
-        Ok(Cost { requests: counts.total(), round_trips: counts.round_trips() })
+        assert_eq!(
+            sent.elapsed(),
+            REQUEST * u32::try_from(counts.round_trips()).unwrap()
+        );
+        Ok(Cost {
+            requests: counts.total(),
+            round_trips: counts.round_trips(),
+        })
     }
 
     /// The costs of an insert, of an update of all keys and a delete that read the entity first, and of the same two
@@ -93,17 +106,30 @@ impl Indexes {
     fn all(self) -> Result<Vec<Index>> {
         let index = |name: String, is_unique: bool| {
             let keys = name.clone();
-            let index = Index::new(name, Placement::OtherTable(TableName::new("Others")?), "1", move |e| {
-                let row = if is_unique { "" } else { e.key().row() };
-                match e.get("Value") {
-                    Some(ValueRef::String(value)) => Key::new(format!("{keys} {value}"), row).map(Some),
-                    _ => Ok(None),
-                }
-            });
-            Ok(if is_unique { index.unique_within_table() } else { index })
+            let index = Index::new(
+                name,
+                Placement::OtherTable(TableName::new("Others")?),
+                "1",
+                move |e| {
+                    let row = if is_unique { "" } else { e.key().row() };
+                    match e.get("Value") {
+                        Some(ValueRef::String(value)) => {
+                            Key::new(format!("{keys} {value}"), row).map(Some)
+                        }
+                        _ => Ok(None),
+                    }
+                },
+            );
+            Ok(if is_unique {
+                index.unique_within_table()
+            } else {
+                index
+            })
         };
         let plain = (0..self.plain).map(|n| index(format!("plain{n}"), false));
-        plain.chain((0..self.unique).map(|n| index(format!("unique{n}"), true))).collect()
+        plain
+            .chain((0..self.unique).map(|n| index(format!("unique{n}"), true)))
+            .collect()
     }
 }
 
@@ -112,19 +138,52 @@ fn person(value: &str) -> Result<Entity> {
 }
 
 async fn costs(indexes: Indexes, queued: bool) -> Result<[Cost; 5]> {
-    let options = IndexOptions { clearing: Clearing::BeforeAnswer, ..IndexOptions::default() };
-    Distance::open(indexes, options, queued).await?.costs().await
+    let options = IndexOptions {
+        clearing: Clearing::BeforeAnswer,
+        ..IndexOptions::default()
+    };
+    Distance::open(indexes, options, queued)
+        .await?
+        .costs()
+        .await
 }
 
 /// An insert; an update of all keys and a delete with the read before; the same two where the old value is known.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_cleared_first_waits_for_these_round_trips() -> Result<()> {
     let indexes = |plain, unique| costs(Indexes { plain, unique }, false);
-    assert_eq!(indexes(0, 0).await?, [cost(1, 1), cost(2, 2), cost(2, 2), cost(1, 1), cost(1, 1)]);
-    assert_eq!(indexes(1, 0).await?, [cost(4, 4), cost(7, 6), cost(6, 6), cost(6, 5), cost(5, 5)]);
-    assert_eq!(indexes(3, 0).await?, [cost(6, 4), cost(13, 6), cost(10, 6), cost(12, 5), cost(9, 5)]);
-    assert_eq!(indexes(0, 1).await?, [cost(5, 5), cost(8, 6), cost(6, 6), cost(7, 5), cost(5, 5)]);
-    assert_eq!(indexes(2, 2).await?, [cost(9, 5), cost(18, 7), cost(12, 7), cost(17, 6), cost(11, 6)]);
+    assert_eq!(
+        indexes(0, 0).await?,
+        [cost(1, 1), cost(2, 2), cost(2, 2), cost(1, 1), cost(1, 1)]
+    );
+    assert_eq!(
+        indexes(1, 0).await?,
+        [cost(4, 4), cost(7, 6), cost(6, 6), cost(6, 5), cost(5, 5)]
+    );
+    assert_eq!(
+        indexes(3, 0).await?,
+        [
+            cost(6, 4),
+            cost(13, 6),
+            cost(10, 6),
+            cost(12, 5),
+            cost(9, 5)
+        ]
+    );
+    assert_eq!(
+        indexes(0, 1).await?,
+        [cost(5, 5), cost(8, 6), cost(6, 6), cost(7, 5), cost(5, 5)]
+    );
+    assert_eq!(
+        indexes(2, 2).await?,
+        [
+            cost(9, 5),
+            cost(18, 7),
+            cost(12, 7),
+            cost(17, 6),
+            cost(11, 6)
+        ]
+    );
     Ok(())
 }
 
@@ -132,8 +191,20 @@ async fn a_write_that_is_cleared_first_waits_for_these_round_trips() -> Result<(
 #[tokio::test(start_paused = true)]
 async fn a_ticket_that_is_cleared_first_takes_two_round_trips_more() -> Result<()> {
     let indexes = |plain, unique| costs(Indexes { plain, unique }, true);
-    assert_eq!(indexes(1, 0).await?, [cost(6, 6), cost(9, 8), cost(8, 8), cost(8, 7), cost(7, 7)]);
-    assert_eq!(indexes(2, 2).await?, [cost(11, 7), cost(20, 9), cost(14, 9), cost(19, 8), cost(13, 8)]);
+    assert_eq!(
+        indexes(1, 0).await?,
+        [cost(6, 6), cost(9, 8), cost(8, 8), cost(8, 7), cost(7, 7)]
+    );
+    assert_eq!(
+        indexes(2, 2).await?,
+        [
+            cost(11, 7),
+            cost(20, 9),
+            cost(14, 9),
+            cost(19, 8),
+            cost(13, 8)
+        ]
+    );
     Ok(())
 }
 
@@ -153,7 +224,15 @@ async fn a_write_waits_for_these_round_trips() -> Result<()> {
     assert_eq!(waits(2, 2, false).await?, [4, 6, 6, 5, 5]);
     assert_eq!(waits(2, 2, true).await?, [5, 7, 7, 6, 6]);
 
-    let distance = Distance::open(Indexes { plain: 2, unique: 2 }, later(), true).await?;
+    let distance = Distance::open(
+        Indexes {
+            plain: 2,
+            unique: 2,
+        },
+        later(),
+        true,
+    )
+    .await?;
     let (cost, counts) = distance
         .meter
         .measure(async {
@@ -165,13 +244,23 @@ async fn a_write_waits_for_these_round_trips() -> Result<()> {
     assert_eq!(cost?.round_trips, 5);
     // As many as before the answer.
     assert_eq!(counts.total(), 11);
-    let rows = distance.people.store().query_all(distance.people.table(), &Query::new()).await?;
+    let rows = distance
+        .people
+        .store()
+        .query_all(distance.people.table(), &Query::new())
+        .await?;
     assert!(!rows.iter().any(is_journal_row));
 
-    let committed = IndexOptions { acknowledge: Acknowledge::Committed, ..later() };
-    for (plain, unique, queued, round_trips) in
-        [(3, 0, false, 1), (2, 2, false, 2), (3, 0, true, 2), (2, 2, true, 3)]
-    {
+    let committed = IndexOptions {
+        acknowledge: Acknowledge::Committed,
+        ..later()
+    };
+    for (plain, unique, queued, round_trips) in [
+        (3, 0, false, 1),
+        (2, 2, false, 2),
+        (3, 0, true, 2),
+        (2, 2, true, 3),
+    ] {
         let distance = Distance::open(Indexes { plain, unique }, committed.clone(), queued).await?;
         let cost = distance.cost(distance.people.insert(person("a")?)).await?;
         assert_eq!(cost.round_trips, round_trips);

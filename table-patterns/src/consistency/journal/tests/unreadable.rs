@@ -32,20 +32,32 @@ async fn listed(placement: &Placement) -> Result<Listed> {
     let mut options = IndexOptions::local();
     options.blobs = Some(Arc::new(InMemory::new()));
     let (table, index) = (TableName::new("People")?, vec![by_city(placement.clone())]);
-    let people = IndexedEntities::open(store.clone(), table.clone(), index.clone(), options.clone()).await?;
+    let people =
+        IndexedEntities::open(store.clone(), table.clone(), index.clone(), options.clone()).await?;
     people.insert(person("1", "ken", "oslo")?).await?;
     let faulty = Arc::new(Faulty::new(store, faults.clone()));
     let unlucky = IndexedEntities::open(faulty, table, index, options).await?;
-    Ok(Listed { people, unlucky, faults })
+    Ok(Listed {
+        people,
+        unlucky,
+        faults,
+    })
 }
 
 /// Whichever answer cannot be read: the blob that the list names exists, and no answer says *not applied*.
 #[tokio::test(start_paused = true)]
 async fn a_blob_of_a_list_survives_every_unreadable_answer() -> Result<()> {
-    for placement in [Placement::SamePartition, Placement::OtherTable(TableName::new("ByCity")?)] {
+    for placement in [
+        Placement::SamePartition,
+        Placement::OtherTable(TableName::new("ByCity")?),
+    ] {
         let here = placement == Placement::SamePartition;
         for request in 1.. {
-            let Listed { people, unlucky, faults } = listed(&placement).await?;
+            let Listed {
+                people,
+                unlucky,
+                faults,
+            } = listed(&placement).await?;
             let before = faults.injected().len();
             faults.script((1..request).map(|_| None).chain([Some(Fault::BreakAnswer)]));
             let told = unlucky.insert(person("2", "kim", "oslo")?).await;
@@ -59,7 +71,11 @@ async fn a_blob_of_a_list_survives_every_unreadable_answer() -> Result<()> {
             assert_eq!(told.is_ok(), is_there, "{case}");
             people.journal().sweep(&[], Duration::ZERO).await?;
             let key = Key::new(if here { "p" } else { "oslo" }, "city_oslo")?;
-            assert_eq!(people.list("city", &key).await?.len(), 1 + usize::from(is_there), "{case}");
+            assert_eq!(
+                people.list("city", &key).await?.len(),
+                1 + usize::from(is_there),
+                "{case}"
+            );
         }
     }
     Ok(())
@@ -75,18 +91,43 @@ async fn a_commit_with_an_unreadable_answer_is_a_commit() -> Result<()> {
     let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
     let journal = Journal::new(faulty, TableName::new("People")?, Arc::new(People))
         .with_clearing(Clearing::BeforeAnswer);
-    for fault in [OperationKind::Transact, OperationKind::Insert, OperationKind::Delete] {
+    for fault in [
+        OperationKind::Transact,
+        OperationKind::Insert,
+        OperationKind::Delete,
+    ] {
         faults.add(FaultRule::new(Fault::BreakAnswer).on(fault));
         let id = fault.name();
-        let written = journal.write(&[Change::insert(person(id, id, "oslo")?)], Acknowledge::Applied).await?;
+        let written = journal
+            .write(
+                &[Change::insert(person(id, id, "oslo")?)],
+                Acknowledge::Applied,
+            )
+            .await?;
         assert_eq!(written.written.len(), 1);
-        let expected = if fault == OperationKind::Transact { Entries::Pending } else { Entries::Applied };
+        let expected = if fault == OperationKind::Transact {
+            Entries::Pending
+        } else {
+            Entries::Applied
+        };
         assert_eq!(written.entries, expected, "{fault:?}");
         faults.heal();
     }
-    assert_eq!(journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.applied, 1);
+    assert_eq!(
+        journal
+            .sweep(&[TableName::new("Names")?], Duration::ZERO)
+            .await?
+            .applied,
+        1
+    );
     let taken = Change::insert(person("9", OperationKind::Transact.name(), "rome")?);
-    let error = journal.write(&[taken], Acknowledge::Applied).await.unwrap_err();
-    assert!(error.is_unique_violation() && error.outcome() == Outcome::NotApplied, "{error}");
+    let error = journal
+        .write(&[taken], Acknowledge::Applied)
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_unique_violation() && error.outcome() == Outcome::NotApplied,
+        "{error}"
+    );
     Ok(())
 }

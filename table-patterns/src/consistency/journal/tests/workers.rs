@@ -5,8 +5,12 @@ use super::*;
 /// A queue with the clock of the test, and a journal that uses it.
 async fn queued(world: &World) -> Result<(Arc<TableQueue>, Journal)> {
     let queue = separate_queue().await?;
-    let journal = Journal::new(world.store.clone(), world.journal.table().clone(), Arc::new(People))
-        .with_clearing(Clearing::BeforeAnswer);
+    let journal = Journal::new(
+        world.store.clone(),
+        world.journal.table().clone(),
+        Arc::new(People),
+    )
+    .with_clearing(Clearing::BeforeAnswer);
     Ok((queue.clone(), journal.with_queue(queue)))
 }
 
@@ -53,7 +57,11 @@ async fn a_waiting_ticket_uses_no_slot_of_a_worker() -> Result<()> {
     let worker = Recovery::new(&*queue, vec![&journal]);
     let stop = tokio::time::sleep(lease + Duration::from_secs(30));
     worker.run(1, Duration::from_secs(1), stop).await?;
-    assert_eq!(journal_rows(&rows(&world, "People").await?), 0, "all of them within one lease");
+    assert_eq!(
+        journal_rows(&rows(&world, "People").await?),
+        0,
+        "all of them within one lease"
+    );
     assert_eq!(rows(&world, "Names").await?.len(), 5);
     Ok(())
 }
@@ -62,9 +70,18 @@ async fn a_waiting_ticket_uses_no_slot_of_a_worker() -> Result<()> {
 async fn a_ticket_of_another_table_is_left_to_other_workers() -> Result<()> {
     let world = world().await?;
     let (queue, journal) = queued(&world).await?;
-    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
-    let other = Journal::new(world.store.clone(), TableName::new("Names")?, Arc::new(People))
-        .with_clearing(Clearing::BeforeAnswer);
+    journal
+        .write(
+            &[Change::insert(person("1", "ken", "oslo")?)],
+            Acknowledge::Committed,
+        )
+        .await?;
+    let other = Journal::new(
+        world.store.clone(),
+        TableName::new("Names")?,
+        Arc::new(People),
+    )
+    .with_clearing(Clearing::BeforeAnswer);
     let stranger = Recovery::new(&*queue, vec![&other]);
     let mut received = 0;
     for _ in 0..12 {
@@ -89,7 +106,13 @@ async fn what_a_program_does_not_clear_is_left_to_recovery() -> Result<()> {
     let dying = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
     let journal = Journal::new(dying, world.journal.table().clone(), Arc::new(People));
     let change = Change::insert(person("1", "ken", "oslo")?);
-    assert_eq!(journal.write(&[change], Acknowledge::Applied).await?.entries, Entries::Applied);
+    assert_eq!(
+        journal
+            .write(&[change], Acknowledge::Applied)
+            .await?
+            .entries,
+        Entries::Applied
+    );
     // The task of this runtime has not begun yet.
     faults.crash_at(1, CrashPoint::Before);
     journal.flush().await;
@@ -97,12 +120,21 @@ async fn what_a_program_does_not_clear_is_left_to_recovery() -> Result<()> {
     assert_eq!(before.len(), 3);
     assert_eq!(journal_rows(&before), 1);
 
-    let swept = world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?;
+    let swept = world
+        .journal
+        .sweep(&[TableName::new("Names")?], Duration::ZERO)
+        .await?;
     assert_eq!(swept.applied, 1);
     assert_eq!(swept.left, 0);
     let after = rows(&world, "People").await?;
-    assert_eq!(after.into_keys().collect::<Vec<_>>(), ["('city_oslo', '1')", "('p', '1')"]);
-    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('ken', '')"]);
+    assert_eq!(
+        after.into_keys().collect::<Vec<_>>(),
+        ["('city_oslo', '1')", "('p', '1')"]
+    );
+    assert_eq!(
+        rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(),
+        ["('ken', '')"]
+    );
     Ok(())
 }
 
@@ -117,7 +149,10 @@ async fn a_flush_waits_for_the_journal_rows_of_all_clones() -> Result<()> {
     faults.add(FaultRule::new(delay).on(OperationKind::Delete));
     for id in 0..100 {
         let change = Change::insert(person(&format!("{id:03}"), &format!("{id}"), "oslo")?);
-        let written = journal.clone().write(&[change], Acknowledge::Applied).await?;
+        let written = journal
+            .clone()
+            .write(&[change], Acknowledge::Applied)
+            .await?;
         assert_eq!(written.entries, Entries::Applied);
     }
     let left = journal_rows(&rows(&world, "People").await?);

@@ -13,7 +13,11 @@ use crate::tests::faulty_blobs::FaultyBlobs;
 
 /// What a path leaves when it is done.
 type Expected = Option<Report>;
-type Path = (&'static str, fn(&Rig) -> BoxFuture<'_, Result<()>>, fn() -> Expected);
+type Path = (
+    &'static str,
+    fn(&Rig) -> BoxFuture<'_, Result<()>>,
+    fn() -> Expected,
+);
 
 fn other() -> Report {
     report("another text that does not stay in its row", Some(&[1; 50]))
@@ -23,17 +27,42 @@ fn other() -> Report {
 const PATHS: [Path; 6] = [
     (
         "replace",
-        |rig| async { rig.reports.replace_if(&other(), IfMatch::Any).await.map(drop) }.boxed(),
+        |rig| {
+            async {
+                rig.reports
+                    .replace_if(&other(), IfMatch::Any)
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        },
         || Some(other()),
     ),
-    ("upsert", |rig| async { rig.reports.upsert(&other()).await.map(drop) }.boxed(), || Some(other())),
+    (
+        "upsert",
+        |rig| async { rig.reports.upsert(&other()).await.map(drop) }.boxed(),
+        || Some(other()),
+    ),
     (
         "insert_or_merge",
         |rig| {
-            async { rig.reports.insert_or_merge(&Report { picture: None, ..other() }).await.map(drop) }
-                .boxed()
+            async {
+                rig.reports
+                    .insert_or_merge(&Report {
+                        picture: None,
+                        ..other()
+                    })
+                    .await
+                    .map(drop)
+            }
+            .boxed()
         },
-        || Some(Report { picture: Some(PICTURE.to_vec()), ..other() }),
+        || {
+            Some(Report {
+                picture: Some(PICTURE.to_vec()),
+                ..other()
+            })
+        },
     ),
     (
         "shrink",
@@ -42,7 +71,14 @@ const PATHS: [Path; 6] = [
     ),
     (
         "delete",
-        |rig| async { rig.reports.delete(other().entity_key()?, IfMatch::Any).await }.boxed(),
+        |rig| {
+            async {
+                rig.reports
+                    .delete(other().entity_key()?, IfMatch::Any)
+                    .await
+            }
+            .boxed()
+        },
         || None,
     ),
     (
@@ -51,7 +87,12 @@ const PATHS: [Path; 6] = [
             let content = stream::iter([Ok(Bytes::from_static(&[3; 9_000_000]))]);
             async {
                 rig.reports
-                    .put_stream(other().entity_key()?, Report::PICTURE, content, IfMatch::Any)
+                    .put_stream(
+                        other().entity_key()?,
+                        Report::PICTURE,
+                        content,
+                        IfMatch::Any,
+                    )
                     .await
                     .map(drop)
             }
@@ -129,7 +170,14 @@ async fn no_failure_loses_a_blob_or_leaves_a_reference_without_one() -> Result<(
                     break;
                 }
                 failures += 1;
-                check(&rig.again().await?, &before, &expected(), answer.is_ok(), &case).await?;
+                check(
+                    &rig.again().await?,
+                    &before,
+                    &expected(),
+                    answer.is_ok(),
+                    &case,
+                )
+                .await?;
             }
         }
     }
@@ -140,8 +188,15 @@ async fn no_failure_loses_a_blob_or_leaves_a_reference_without_one() -> Result<(
 /// After a collection the entity is as it was or as it should be, and as it should be if that was said.
 async fn check(rig: &Rig, before: &Report, after: &Expected, told: bool, case: &str) -> Result<()> {
     rig.assert_clean(case).await?;
-    let read = rig.reports.get(before.entity_key()?).await?.map(|read| Report { etag: None, ..read });
-    assert!(read == *after || (!told && read.as_ref() == Some(before)), "{case}");
+    let read = rig
+        .reports
+        .get(before.entity_key()?)
+        .await?
+        .map(|read| Report { etag: None, ..read });
+    assert!(
+        read == *after || (!told && read.as_ref() == Some(before)),
+        "{case}"
+    );
     Ok(())
 }
 

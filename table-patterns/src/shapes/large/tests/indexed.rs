@@ -28,7 +28,11 @@ use crate::tests::faulty_blobs::FaultyBlobs;
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Paper", rename_all = "PascalCase")]
 #[index(author, row_key = "author_{author}_{number}", payload = fields(title))]
-#[index(topic, partition_key = "topic_{topic}", row_key = "{department}_{number}")]
+#[index(
+    topic,
+    partition_key = "topic_{topic}",
+    row_key = "{department}_{number}"
+)]
 #[index(code, partition_key = "code_{code}", row_key = "x", unique = "table")]
 struct Paper {
     #[partition_key]
@@ -51,7 +55,17 @@ fn paper(number: u32, author: &str, text: &str) -> Paper {
     let (department, title, topic) = ("Sales".to_owned(), "T".to_owned(), format!("on {author}"));
     let code = Some(format!("{author}-{number}"));
     let (author, text) = (author.to_owned(), text.to_owned());
-    Paper { department, number, author, topic, code, title, text, picture: Some(vec![7; 50]), etag: None }
+    Paper {
+        department,
+        number,
+        author,
+        topic,
+        code,
+        title,
+        text,
+        picture: Some(vec![7; 50]),
+        etag: None,
+    }
 }
 
 fn before() -> Paper {
@@ -95,7 +109,14 @@ impl Rig {
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         let papers = open(metered, Arc::clone(&blobs) as Arc<dyn ObjectStore>).await?;
         meter.reset();
-        Ok(Self { store, inner, meter, faults, blobs, papers })
+        Ok(Self {
+            store,
+            inner,
+            meter,
+            faults,
+            blobs,
+            papers,
+        })
     }
 
     async fn again(&self) -> Result<Self> {
@@ -103,7 +124,12 @@ impl Rig {
     }
 
     async fn blob_count(&self) -> usize {
-        self.inner.list(None).try_collect::<Vec<_>>().await.unwrap().len()
+        self.inner
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap()
+            .len()
     }
 
     /// Recovers what was left, collects, and asserts that all of it agrees.
@@ -113,10 +139,20 @@ impl Rig {
             let table = self.papers.name().clone();
             entities.journal().sweep(&[table], Duration::ZERO).await?;
         }
-        self.papers.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+        self.papers
+            .collect_older(Duration::ZERO, CollectMode::Remove)
+            .await?;
         let found = self.papers.scrub().await?;
-        assert_eq!(found.missing, [], "{case}: a row refers to a blob that is gone");
-        assert_eq!(self.blob_count().await as u64, found.references, "{case}: blobs are left over");
+        assert_eq!(
+            found.missing,
+            [],
+            "{case}: a row refers to a blob that is gone"
+        );
+        assert_eq!(
+            self.blob_count().await as u64,
+            found.references,
+            "{case}: blobs are left over"
+        );
         for index in ["author", "topic", "code"] {
             let scrub = entities.scrub(index, ScrubMode::Report).await?;
             assert_eq!(scrub.dangling, 0, "{case}: {index}");
@@ -132,13 +168,20 @@ impl Rig {
     }
 
     async fn of_department(&self, department: &str, author: &str) -> Result<Vec<Paper>> {
-        let found = self.papers.by(Paper::by_author(department).author(author)).all().await?;
+        let found = self
+            .papers
+            .by(Paper::by_author(department).author(author))
+            .all()
+            .await?;
         Ok(found.into_iter().map(plain).collect())
     }
 }
 
 fn plain(paper: Paper) -> Paper {
-    Paper { etag: None, ..paper }
+    Paper {
+        etag: None,
+        ..paper
+    }
 }
 
 async fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Papers> {
@@ -152,7 +195,11 @@ async fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result
     .await
 }
 
-type Path = (&'static str, fn(&Rig) -> BoxFuture<'_, Result<()>>, fn() -> Vec<Paper>);
+type Path = (
+    &'static str,
+    fn(&Rig) -> BoxFuture<'_, Result<()>>,
+    fn() -> Vec<Paper>,
+);
 
 /// Each starts with [`before`].
 const PATHS: [Path; 11] = [
@@ -163,16 +210,42 @@ const PATHS: [Path; 11] = [
     ),
     (
         "replace",
-        |rig| async { rig.papers.replace_if(&other(), IfMatch::Any).await.map(drop) }.boxed(),
+        |rig| {
+            async {
+                rig.papers
+                    .replace_if(&other(), IfMatch::Any)
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        },
         || vec![other()],
     ),
-    ("upsert", |rig| async { rig.papers.upsert(&other()).await.map(drop) }.boxed(), || vec![other()]),
+    (
+        "upsert",
+        |rig| async { rig.papers.upsert(&other()).await.map(drop) }.boxed(),
+        || vec![other()],
+    ),
     (
         "insert_or_merge",
         |rig| {
-            async { rig.papers.insert_or_merge(&Paper { picture: None, ..other() }).await.map(drop) }.boxed()
+            async {
+                rig.papers
+                    .insert_or_merge(&Paper {
+                        picture: None,
+                        ..other()
+                    })
+                    .await
+                    .map(drop)
+            }
+            .boxed()
         },
-        || vec![Paper { picture: before().picture, ..other() }],
+        || {
+            vec![Paper {
+                picture: before().picture,
+                ..other()
+            }]
+        },
     ),
     (
         "update",
@@ -183,17 +256,36 @@ const PATHS: [Path; 11] = [
             };
             async move { rig.papers.update(key(1), change).await.map(drop) }.boxed()
         },
-        || vec![Paper { author: "kim".to_owned(), ..before() }],
+        || {
+            vec![Paper {
+                author: "kim".to_owned(),
+                ..before()
+            }]
+        },
     ),
-    ("delete", |rig| async { rig.papers.delete(key(1), IfMatch::Any).await }.boxed(), Vec::new),
+    (
+        "delete",
+        |rig| async { rig.papers.delete(key(1), IfMatch::Any).await }.boxed(),
+        Vec::new,
+    ),
     (
         "stream",
         |rig| {
             let content = stream::iter([Ok(Bytes::from_static(&[3; 100]))]);
-            async { rig.papers.put_stream(key(1), Paper::PICTURE, content, IfMatch::Any).await.map(drop) }
-                .boxed()
+            async {
+                rig.papers
+                    .put_stream(key(1), Paper::PICTURE, content, IfMatch::Any)
+                    .await
+                    .map(drop)
+            }
+            .boxed()
         },
-        || vec![Paper { picture: Some(vec![3; 100]), ..before() }],
+        || {
+            vec![Paper {
+                picture: Some(vec![3; 100]),
+                ..before()
+            }]
+        },
     ),
     (
         "move within the partition",
@@ -208,39 +300,79 @@ const PATHS: [Path; 11] = [
             }
             .boxed()
         },
-        || vec![Paper { number: 9, code: None, ..before() }],
+        || {
+            vec![Paper {
+                number: 9,
+                code: None,
+                ..before()
+            }]
+        },
     ),
     (
         "move to another partition",
         |rig| async { rig.papers.move_to(key(1), &rig.papers, elsewhere()).await }.boxed(),
-        || vec![Paper { department: "Marketing".to_owned(), ..before() }],
+        || {
+            vec![Paper {
+                department: "Marketing".to_owned(),
+                ..before()
+            }]
+        },
     ),
     (
         "move over another paper",
         |rig| {
             async {
-                let other = Paper { department: "Marketing".to_owned(), code: None, ..other() };
+                let other = Paper {
+                    department: "Marketing".to_owned(),
+                    code: None,
+                    ..other()
+                };
                 rig.papers.insert(&other).await?;
                 rig.papers.move_to(key(1), &rig.papers, elsewhere()).await
             }
             .boxed()
         },
-        || vec![Paper { department: "Marketing".to_owned(), ..before() }],
+        || {
+            vec![Paper {
+                department: "Marketing".to_owned(),
+                ..before()
+            }]
+        },
     ),
     (
         "shrink",
         |rig| {
-            async { rig.papers.upsert(&Paper { picture: None, ..paper(1, "ken", "x") }).await.map(drop) }
-                .boxed()
+            async {
+                rig.papers
+                    .upsert(&Paper {
+                        picture: None,
+                        ..paper(1, "ken", "x")
+                    })
+                    .await
+                    .map(drop)
+            }
+            .boxed()
         },
-        || vec![Paper { picture: None, ..paper(1, "ken", "x") }],
+        || {
+            vec![Paper {
+                picture: None,
+                ..paper(1, "ken", "x")
+            }]
+        },
     ),
 ];
 
 /// What a path may leave that says nothing: something before its end.
 fn is_on_the_way(found: &[Paper]) -> bool {
-    let uncoded = Paper { code: None, ..before() };
-    let over = Paper { department: "Marketing".to_owned(), code: None, ..other() };
+    let uncoded = Paper {
+        code: None,
+        ..before()
+    };
+    let over = Paper {
+        department: "Marketing".to_owned(),
+        code: None,
+        ..other()
+    };
     found == [before()] || found == [uncoded] || found == [over, before()]
 }
 
@@ -282,7 +414,10 @@ fn has_happened(failure: Failure, rig: &Rig) -> bool {
 async fn check(rig: &Rig, after: &[Paper], told: Result<()>, case: &str) -> Result<()> {
     // Before anything is recovered or collected, whatever is there is whole.
     for at in [key(1), key(2), key(9), elsewhere()] {
-        rig.papers.get(at).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        rig.papers
+            .get(at)
+            .await
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
     }
     rig.assert_clean(case).await?;
     let rows = rig.papers.load(rig.papers.rows().stream());
@@ -290,13 +425,20 @@ async fn check(rig: &Rig, after: &[Paper], told: Result<()>, case: &str) -> Resu
     match told {
         Ok(()) => assert_eq!(found, after, "{case}"),
         Err(error) if error.outcome() == Outcome::NotApplied => {
-            assert!(is_on_the_way(&found), "{case}: {error}, and there is {found:?}");
+            assert!(
+                is_on_the_way(&found),
+                "{case}: {error}, and there is {found:?}"
+            );
         }
         Err(_) => assert!(found == after || is_on_the_way(&found), "{case}: {found:?}"),
     }
     for paper in &found {
         let of_author = rig.of_department(&paper.department, &paper.author).await?;
-        assert_eq!(of_author, std::slice::from_ref(paper), "{case}: by its author");
+        assert_eq!(
+            of_author,
+            std::slice::from_ref(paper),
+            "{case}: by its author"
+        );
         let topic = rig.papers.by(Paper::by_topic(&*paper.topic)).all().await?;
         assert_eq!(
             topic.into_iter().map(plain).collect::<Vec<_>>(),
@@ -305,7 +447,11 @@ async fn check(rig: &Rig, after: &[Paper], told: Result<()>, case: &str) -> Resu
         );
         if let Some(code) = &paper.code {
             let found = rig.papers.by(Paper::by_code(&**code)).first().await?;
-            assert_eq!(found.map(plain).as_ref(), Some(paper), "{case}: by its code");
+            assert_eq!(
+                found.map(plain).as_ref(),
+                Some(paper),
+                "{case}: by its code"
+            );
         }
     }
     Ok(())
@@ -322,32 +468,58 @@ async fn costs_are_those_of_an_indexed_write_and_of_its_blobs() -> Result<()> {
         at = now;
         spent
     };
-    let alone = Paper { topic: "on ken".into(), code: None, ..before() };
+    let alone = Paper {
+        topic: "on ken".into(),
+        code: None,
+        ..before()
+    };
     rig.papers.insert(&alone).await?;
     assert_eq!(
         spent(&rig),
         (4, 2),
         "the group, an entry elsewhere, the entity again, the journal row; two values"
     );
-    rig.papers.by(Paper::by_author("Sales").author("ken")).all().await?;
+    rig.papers
+        .by(Paper::by_author("Sales").author("ken"))
+        .all()
+        .await?;
     assert_eq!(spent(&rig), (2, 2), "entries, an entity, its values");
     let titled = rig.papers.by(Paper::by_author("Sales").author("ken"));
     assert_eq!(titled.count().await?, 1);
     assert_eq!(spent(&rig), (1, 0), "entries alone");
-    rig.papers.merge(key(1), &Paper::patch(), IfMatch::Any).await.unwrap_err();
+    rig.papers
+        .merge(key(1), &Paper::patch(), IfMatch::Any)
+        .await
+        .unwrap_err();
     assert_eq!(spent(&rig), (0, 0), "a patch of nothing");
     let content = stream::iter([Ok(Bytes::from_static(&[3; 100]))]);
-    rig.papers.put_stream(key(1), Paper::PICTURE, content, IfMatch::Any).await?;
-    assert_eq!(spent(&rig), (2, 2), "a read and the group, whose entries stay; the value, the one before");
+    rig.papers
+        .put_stream(key(1), Paper::PICTURE, content, IfMatch::Any)
+        .await?;
+    assert_eq!(
+        spent(&rig),
+        (2, 2),
+        "a read and the group, whose entries stay; the value, the one before"
+    );
     rig.papers.delete(key(1), IfMatch::Any).await?;
-    assert_eq!(spent(&rig), (6, 2), "a read, and as the insert, and a read of the entry; the values");
+    assert_eq!(
+        spent(&rig),
+        (6, 2),
+        "a read, and as the insert, and a read of the entry; the values"
+    );
     Ok(())
 }
 
 /// Rows of the table beside the entities.
 async fn entries(rig: &Rig) -> Result<Vec<table_core::model::Entity>> {
-    let rows = rig.store.query_all(rig.papers.name(), &Query::new()).await?;
-    Ok(rows.into_iter().filter(|row| Entry::index_of(row).is_some()).collect())
+    let rows = rig
+        .store
+        .query_all(rig.papers.name(), &Query::new())
+        .await?;
+    Ok(rows
+        .into_iter()
+        .filter(|row| Entry::index_of(row).is_some())
+        .collect())
 }
 
 #[tokio::test]
@@ -357,10 +529,16 @@ async fn no_entry_names_a_blob() -> Result<()> {
     let entries = entries(&rig).await?;
     assert_eq!(entries.len(), 3);
     for entry in &entries {
-        assert!(crate::blobs::first_name_in_blobs(entry).is_none(), "{entry:?}");
+        assert!(
+            crate::blobs::first_name_in_blobs(entry).is_none(),
+            "{entry:?}"
+        );
     }
     // So a collection need not ask them.
-    let found = rig.papers.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+    let found = rig
+        .papers
+        .collect_older(Duration::ZERO, CollectMode::Remove)
+        .await?;
     assert_eq!(found.used, 2);
     assert_eq!(found.orphans, 0);
     assert_eq!(rig.of("ken").await?, [before()]);
@@ -371,7 +549,10 @@ async fn no_entry_names_a_blob() -> Result<()> {
 async fn a_value_that_is_taken_leaves_no_blob() -> Result<()> {
     let rig = Rig::new().await?;
     rig.papers.insert(&before()).await?;
-    let taken = Paper { number: 2, ..before() };
+    let taken = Paper {
+        number: 2,
+        ..before()
+    };
     let error = rig.papers.insert(&taken).await.unwrap_err();
     assert!(error.is_unique_violation(), "{error}");
     assert_eq!(rig.blob_count().await, 2);
@@ -384,11 +565,24 @@ async fn a_value_that_is_taken_leaves_no_blob() -> Result<()> {
 async fn a_lookup_never_shows_a_value_of_another_version() -> Result<()> {
     let rig = Rig::new().await?;
     rig.papers.insert(&before()).await?;
-    for (now, expected) in
-        [(Paper { title: "U".into(), text: "a new text, long enough".into(), ..before() }, 1), (other(), 0)]
-    {
+    for (now, expected) in [
+        (
+            Paper {
+                title: "U".into(),
+                text: "a new text, long enough".into(),
+                ..before()
+            },
+            1,
+        ),
+        (other(), 0),
+    ] {
         let lookup = rig.papers.by(Paper::by_author("Sales").author("ken"));
-        let rows: Vec<_> = rig.papers.by(Paper::by_author("Sales").author("ken")).rows().all().await?;
+        let rows: Vec<_> = rig
+            .papers
+            .by(Paper::by_author("Sales").author("ken"))
+            .rows()
+            .all()
+            .await?;
         assert_eq!(rows.len(), 1);
         rig.papers.upsert(&now).await?;
         let mut loaded = Vec::new();
@@ -404,26 +598,48 @@ async fn a_lookup_never_shows_a_value_of_another_version() -> Result<()> {
 #[tokio::test]
 async fn rows_with_blobs_are_not_moved_and_not_copied_into_entries() -> Result<()> {
     let rig = Rig::new().await?;
-    rig.papers.insert(&Paper { code: None, ..before() }).await?;
+    rig.papers
+        .insert(&Paper {
+            code: None,
+            ..before()
+        })
+        .await?;
     let entities = rig.papers.entities().expect("indexes");
     let (from, to) = (key(1).into_key(), key(5).into_key());
     let error = entities.move_to(&from, entities, &to).await.unwrap_err();
     assert!(error.to_string().contains("LargeTable"), "{error}");
-    assert_eq!(rig.papers.get(key(1)).await?.map(plain), Some(Paper { code: None, ..before() }));
+    assert_eq!(
+        rig.papers.get(key(1)).await?.map(plain),
+        Some(Paper {
+            code: None,
+            ..before()
+        })
+    );
 
-    let row = rig.store.get(rig.papers.name(), &from, None).await?.expect("the row");
+    let row = rig
+        .store
+        .get(rig.papers.name(), &from, None)
+        .await?
+        .expect("the row");
     let keyed = |template: &str| Index::keyed("other", Placement::OtherPartition, "o", template);
     let refused = [
         keyed("{Text}_{RowKey}")?,
         keyed("{RowKey}")?.with_payload(Payload::Full),
-        keyed("{RowKey}")?.with_payload(Payload::Fields(vec!["Title".into(), "Picture".into()].into())),
+        keyed("{RowKey}")?.with_payload(Payload::Fields(
+            vec!["Title".into(), "Picture".into()].into(),
+        )),
         keyed("{RowKey}")?.with_condition("Text ge 'a'")?,
     ];
     for index in refused {
         let error = index.entries(rig.papers.name(), &row).unwrap_err();
         assert!(error.to_string().contains("in a blob"), "{error}");
     }
-    assert_eq!(keyed("{Title}_{RowKey}")?.entries(rig.papers.name(), &row)?.len(), 1);
+    assert_eq!(
+        keyed("{Title}_{RowKey}")?
+            .entries(rig.papers.name(), &row)?
+            .len(),
+        1
+    );
     Ok(())
 }
 
@@ -440,25 +656,63 @@ async fn a_move_to_another_partition_keeps_its_unique_value() -> Result<()> {
         (13, 6),
         "two values: read, put, removed"
     );
-    let moved = Paper { department: "Marketing".to_owned(), ..before() };
-    assert_eq!(rig.papers.by(Paper::by_code("ken-1")).first().await?.map(plain), Some(moved.clone()));
+    let moved = Paper {
+        department: "Marketing".to_owned(),
+        ..before()
+    };
+    assert_eq!(
+        rig.papers
+            .by(Paper::by_code("ken-1"))
+            .first()
+            .await?
+            .map(plain),
+        Some(moved.clone())
+    );
     assert_eq!(rig.papers.get(key(1)).await?, None);
     assert_eq!(rig.blob_count().await, 2);
 
-    let taken = rig.papers.insert(&Paper { number: 7, ..before() }).await.unwrap_err();
+    let taken = rig
+        .papers
+        .insert(&Paper {
+            number: 7,
+            ..before()
+        })
+        .await
+        .unwrap_err();
     assert!(taken.is_unique_violation(), "{taken}");
-    let blocked = Paper { code: Some("kim-3".into()), ..paper(3, "kim", LONG) };
+    let blocked = Paper {
+        code: Some("kim-3".into()),
+        ..paper(3, "kim", LONG)
+    };
     rig.papers.insert(&blocked).await?;
-    assert!(rig.papers.move_to(key(8), &rig.papers, elsewhere()).await.unwrap_err().is_entity_not_found());
+    assert!(
+        rig.papers
+            .move_to(key(8), &rig.papers, elsewhere())
+            .await
+            .unwrap_err()
+            .is_entity_not_found()
+    );
     rig.assert_clean("moved").await?;
 
     // Another table has indexes of its own.
     let (store, inner): (Arc<dyn TableStore>, _) = (rig.store.clone(), rig.inner.clone());
-    let archive =
-        LargeTable::<Paper>::open(store, "Archive", inner, LargeOptions::default(), IndexOptions::local());
+    let archive = LargeTable::<Paper>::open(
+        store,
+        "Archive",
+        inner,
+        LargeOptions::default(),
+        IndexOptions::local(),
+    );
     let archive = archive.await?;
     rig.papers.move_to(elsewhere(), &archive, key(1)).await?;
-    assert_eq!(archive.by(Paper::by_code("ken-1")).first().await?.map(plain), Some(before()));
+    assert_eq!(
+        archive
+            .by(Paper::by_code("ken-1"))
+            .first()
+            .await?
+            .map(plain),
+        Some(before())
+    );
     assert_eq!(rig.papers.by(Paper::by_code("ken-1")).first().await?, None);
     Ok(())
 }
@@ -471,16 +725,42 @@ async fn a_paper_that_is_being_moved_is_read_written_and_moved_without_its_mark(
     let mover = rig.again().await?;
     // Both ends, the pair's row is not written: the source is marked.
     mover.faults.crash_at(4, CrashPoint::Before);
-    mover.papers.move_to(key(1), &mover.papers, elsewhere()).await.unwrap_err();
+    mover
+        .papers
+        .move_to(key(1), &mover.papers, elsewhere())
+        .await
+        .unwrap_err();
     let at = key(1).into_key();
-    let stored = rig.store.get(rig.papers.name(), &at, None).await?.expect("the row");
-    assert!(stored.properties().iter().any(|p| is_mark_property(p.name())), "{stored:?}");
+    let stored = rig
+        .store
+        .get(rig.papers.name(), &at, None)
+        .await?
+        .expect("the row");
+    assert!(
+        stored
+            .properties()
+            .iter()
+            .any(|p| is_mark_property(p.name())),
+        "{stored:?}"
+    );
 
     let read = rig.papers.get_existing(key(1)).await?;
     assert_eq!(plain(read.clone()), before());
-    rig.papers.replace(&Paper { title: "U".to_owned(), ..read }).await?;
-    let row = rig.store.get(rig.papers.name(), &at, None).await?.expect("the row");
-    assert!(!row.properties().iter().any(|p| is_mark_property(p.name())), "{row:?}");
+    rig.papers
+        .replace(&Paper {
+            title: "U".to_owned(),
+            ..read
+        })
+        .await?;
+    let row = rig
+        .store
+        .get(rig.papers.name(), &at, None)
+        .await?
+        .expect("the row");
+    assert!(
+        !row.properties().iter().any(|p| is_mark_property(p.name())),
+        "{row:?}"
+    );
     rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?;
     assert_eq!(rig.papers.get_existing(elsewhere()).await?.title, "U");
     rig.assert_clean("moved twice").await
@@ -501,14 +781,36 @@ async fn a_drop_that_would_leave_entries_is_refused() -> Result<()> {
     }
     let rig = Rig::new().await?;
     let (store, blobs): (Arc<dyn TableStore>, _) = (rig.store.clone(), rig.inner.clone());
-    let scans =
-        LargeTable::<Scan>::open(store, "Scans", blobs, LargeOptions::default(), IndexOptions::local());
+    let scans = LargeTable::<Scan>::open(
+        store,
+        "Scans",
+        blobs,
+        LargeOptions::default(),
+        IndexOptions::local(),
+    );
     let scans = scans.await?;
-    scans.insert(&Scan { shelf: "s".into(), number: 1, bytes: vec![1; 100] }).await?;
+    scans
+        .insert(&Scan {
+            shelf: "s".into(),
+            number: 1,
+            bytes: vec![1; 100],
+        })
+        .await?;
     let error = scans.delete_table().await.unwrap_err();
     assert!(error.to_string().contains("Places"), "{error}");
-    assert_eq!(scans.get_existing(Scan::key("s", 1u32)?).await?.bytes.len(), 100);
-    assert_eq!(scans.entities().expect("indexes").scrub("place", ScrubMode::Report).await?.entries, 1);
+    assert_eq!(
+        scans.get_existing(Scan::key("s", 1u32)?).await?.bytes.len(),
+        100
+    );
+    assert_eq!(
+        scans
+            .entities()
+            .expect("indexes")
+            .scrub("place", ScrubMode::Report)
+            .await?
+            .entries,
+        1
+    );
     Ok(())
 }
 
@@ -528,7 +830,11 @@ async fn blobs_under_another_key_are_renewed_and_a_table_is_opened_to_read() -> 
     assert_eq!(found.map(plain), Some(before()));
     let error = reader.insert(&paper(3, "kay", LONG)).await.unwrap_err();
     assert!(error.to_string().contains("opened to read"), "{error}");
-    assert_eq!(rig.blob_count().await, 2, "what was put for the refused row is gone");
+    assert_eq!(
+        rig.blob_count().await,
+        2,
+        "what was put for the refused row is gone"
+    );
     Ok(())
 }
 
@@ -559,24 +865,52 @@ async fn a_conversion_that_indexes_a_large_value_is_refused() -> Result<()> {
     }
     impl From<First> for Second {
         fn from(First { p, n, text }: First) -> Self {
-            Self { p, n, start: text.chars().take(3).collect(), text }
+            Self {
+                p,
+                n,
+                start: text.chars().take(3).collect(),
+                text,
+            }
         }
     }
     let (store, blobs) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
     let first = LargeTable::<First>::new(store.clone(), "Notes", blobs.clone())?;
     first.create_if_missing().await?;
-    first.insert(&First { p: "p".into(), n: 1, text: LONG.into() }).await?;
-    first.insert(&First { p: "p".into(), n: 2, text: "short".into() }).await?;
-    let second =
-        LargeTable::<Second>::open(store, "Notes", blobs, LargeOptions::default(), IndexOptions::local());
+    first
+        .insert(&First {
+            p: "p".into(),
+            n: 1,
+            text: LONG.into(),
+        })
+        .await?;
+    first
+        .insert(&First {
+            p: "p".into(),
+            n: 2,
+            text: "short".into(),
+        })
+        .await?;
+    let second = LargeTable::<Second>::open(
+        store,
+        "Notes",
+        blobs,
+        LargeOptions::default(),
+        IndexOptions::local(),
+    );
     let second = second.await?;
     let entities = second.entities().expect("indexes");
     let error = entities.build("start")?.run().await.unwrap_err();
     assert!(error.to_string().contains("from a large value"), "{error}");
 
     // What is in its row is there for the conversion.
-    second.delete(Second::key("p", 1u32)?, IfMatch::Any).await.unwrap_err();
-    let error = first.delete(First::key("p", 1u32)?, IfMatch::Any).await.unwrap_err();
+    second
+        .delete(Second::key("p", 1u32)?, IfMatch::Any)
+        .await
+        .unwrap_err();
+    let error = first
+        .delete(First::key("p", 1u32)?, IfMatch::Any)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("drop the index"), "{error}");
     entities.drop_index("start").await?;
     first.delete(First::key("p", 1u32)?, IfMatch::Any).await?;

@@ -66,7 +66,9 @@ impl Rig {
         let this = Self::on(Arc::new(MemoryStore::new()), Arc::new(InMemory::new())).await?;
         let first = report("x", None);
         this.reports.insert(&first).await?;
-        this.reports.delete(first.entity_key()?, IfMatch::Any).await?;
+        this.reports
+            .delete(first.entity_key()?, IfMatch::Any)
+            .await?;
         this.meter.reset();
         assert_eq!(this.blobs.requests(), 0);
         Ok(this)
@@ -76,7 +78,11 @@ impl Rig {
         Self::with(store, inner, LargeOptions::default()).await
     }
 
-    async fn with(store: Arc<MemoryStore>, inner: Arc<InMemory>, options: LargeOptions) -> Result<Self> {
+    async fn with(
+        store: Arc<MemoryStore>,
+        inner: Arc<InMemory>,
+        options: LargeOptions,
+    ) -> Result<Self> {
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
         let blobs = Arc::new(FaultyBlobs::apart(inner.clone(), faults.clone()));
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
@@ -85,7 +91,14 @@ impl Rig {
         let reports = LargeTable::new_with(metered, "Reports", shared, options)?;
         reports.create_if_missing().await?;
         meter.reset();
-        Ok(Self { store, inner, meter, faults, blobs, reports })
+        Ok(Self {
+            store,
+            inner,
+            meter,
+            faults,
+            blobs,
+            reports,
+        })
     }
 
     /// Another process on the same stores.
@@ -94,16 +107,31 @@ impl Rig {
     }
 
     async fn blob_count(&self) -> usize {
-        self.inner.list(None).try_collect::<Vec<_>>().await.unwrap().len()
+        self.inner
+            .list(None)
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap()
+            .len()
     }
 
     /// Removes orphans as if all blobs were old, then asserts that every row has its blobs and no blob is
     /// without a row.
     async fn assert_clean(&self, case: &str) -> Result<()> {
-        self.reports.collect_older(std::time::Duration::ZERO, CollectMode::Remove).await?;
+        self.reports
+            .collect_older(std::time::Duration::ZERO, CollectMode::Remove)
+            .await?;
         let found = self.reports.scrub().await?;
-        assert_eq!(found.missing, [], "{case}: a row refers to a blob that is gone");
-        assert_eq!(self.blob_count().await as u64, found.references, "{case}: blobs are left over");
+        assert_eq!(
+            found.missing,
+            [],
+            "{case}: a row refers to a blob that is gone"
+        );
+        assert_eq!(
+            self.blob_count().await as u64,
+            found.references,
+            "{case}: blobs are left over"
+        );
         Ok(())
     }
 }

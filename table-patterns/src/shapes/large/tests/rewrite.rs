@@ -32,8 +32,11 @@ impl BlobCodec for Keyed {
 
     fn encode(&self, _: &BlobContext, content: ByteStream) -> ByteStream {
         let key = self.active;
-        let sealed = content.map_ok(move |piece| piece.iter().map(|byte| byte.wrapping_add(key)).collect());
-        stream::iter([Ok(Bytes::copy_from_slice(&[key]))]).chain(sealed).boxed()
+        let sealed =
+            content.map_ok(move |piece| piece.iter().map(|byte| byte.wrapping_add(key)).collect());
+        stream::iter([Ok(Bytes::copy_from_slice(&[key]))])
+            .chain(sealed)
+            .boxed()
     }
 
     fn decode(&self, _: &BlobContext, stored: ByteStream) -> ByteStream {
@@ -54,15 +57,19 @@ impl BlobCodec for Keyed {
     }
 
     fn key_of(&self, start: &[u8]) -> Option<BlobKey> {
-        start.first().map(|key| BlobKey { id: key.to_string(), active: *key == self.active })
+        start.first().map(|key| BlobKey {
+            id: key.to_string(),
+            active: *key == self.active,
+        })
     }
 }
 
 /// A process on the stores of another, or on new ones, with these keys.
 async fn keyed(stores: Option<&Rig>, active: u8, oldest: u8) -> Result<Rig> {
     let options = LargeOptions::default().with_codec(Arc::new(Keyed { active, oldest }));
-    let (store, inner) =
-        stores.map(|rig| (Arc::clone(&rig.store), Arc::clone(&rig.inner))).unwrap_or_default();
+    let (store, inner) = stores
+        .map(|rig| (Arc::clone(&rig.store), Arc::clone(&rig.inner)))
+        .unwrap_or_default();
     Rig::with(store, inner, options).await
 }
 
@@ -80,7 +87,14 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     assert_eq!(found.rows, 1);
     assert_eq!(found.blobs, 2);
     assert_eq!(found.rewritten, 2);
-    assert_eq!(found.keys.iter().map(|(id, n)| (id.as_str(), *n)).collect::<Vec<_>>(), [("2", 2)]);
+    assert_eq!(
+        found
+            .keys
+            .iter()
+            .map(|(id, n)| (id.as_str(), *n))
+            .collect::<Vec<_>>(),
+        [("2", 2)]
+    );
     assert_eq!(
         (rig.meter.total(), rig.blobs.requests()),
         (2, 8),
@@ -92,7 +106,10 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     assert_eq!(rig.meter.total(), 1);
     assert_eq!(rig.blobs.requests(), 10);
     let new = keyed(Some(&first), 2, 2).await?;
-    assert_eq!(new.reports.get_existing(whole().entity_key()?).await?.text, LONG);
+    assert_eq!(
+        new.reports.get_existing(whole().entity_key()?).await?.text,
+        LONG
+    );
     let error = Rig::new().await?.reports.rewrite().run().await.unwrap_err();
     assert!(error.to_string().contains("'plain'"), "{error}");
     Ok(())
@@ -106,7 +123,8 @@ async fn a_page_that_failed_can_be_repeated() -> Result<()> {
     }
     let rig = keyed(Some(&first), 2, 1).await?;
     let mut rewrite = rig.reports.rewrite().with_page_size(2);
-    rig.faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Merge));
+    rig.faults
+        .add(FaultRule::new(Fault::FailBefore).on(OperationKind::Merge));
     for _ in 0..3 {
         let error = rewrite.run().await.unwrap_err();
         assert!(error.is_transient(), "{error}");
@@ -124,10 +142,17 @@ async fn a_repeated_continuation_token_ends_a_rewrite_with_an_error() -> Result<
             rig.reports.insert(&Report { number, ..whole() }).await?;
         }
         let store = AlwaysFirstPage::around(Arc::clone(&rig.store) as Arc<dyn TableStore>, rows);
-        let options = LargeOptions::default().with_codec(Arc::new(Keyed { active: 1, oldest: 1 }));
-        let reports = LargeTable::<Report>::new_with(store, "Reports", Arc::clone(&rig.inner) as _, options)?;
+        let options = LargeOptions::default().with_codec(Arc::new(Keyed {
+            active: 1,
+            oldest: 1,
+        }));
+        let reports =
+            LargeTable::<Report>::new_with(store, "Reports", Arc::clone(&rig.inner) as _, options)?;
         let error = reports.rewrite().run().await.unwrap_err();
-        assert!(error.to_string().contains("repeated continuation"), "{rows}: {error}");
+        assert!(
+            error.to_string().contains("repeated continuation"),
+            "{rows}: {error}"
+        );
     }
     Ok(())
 }

@@ -29,11 +29,20 @@ struct Contract {
 }
 
 fn contract(number: u32) -> Contract {
-    Contract { department: "Sales & Co".to_owned(), number, body: LONG.to_owned(), text: PICTURE.to_vec() }
+    Contract {
+        department: "Sales & Co".to_owned(),
+        number,
+        body: LONG.to_owned(),
+        text: PICTURE.to_vec(),
+    }
 }
 
 fn open<T: TableEntity>(rig: &Rig) -> Result<LargeTable<T>> {
-    LargeTable::new(rig.store.clone(), "Reports", Arc::clone(&rig.blobs) as Arc<dyn ObjectStore>)
+    LargeTable::new(
+        rig.store.clone(),
+        "Reports",
+        Arc::clone(&rig.blobs) as Arc<dyn ObjectStore>,
+    )
 }
 
 #[tokio::test]
@@ -43,12 +52,20 @@ async fn a_collection_leaves_the_blobs_of_other_types() -> Result<()> {
     rig.reports.insert(&report(LONG, Some(PICTURE))).await?;
     contracts.insert(&contract(2)).await?;
     rig.meter.reset();
-    let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+    let found = rig
+        .reports
+        .collect_older(Duration::ZERO, CollectMode::Remove)
+        .await?;
     assert_eq!(found.used, 4);
     assert_eq!(found.orphans, 0);
     assert_eq!(rig.blob_count().await, 4);
     assert_eq!(rig.meter.total(), 2, "one for each entity");
-    assert_eq!(contracts.get_existing(Contract::key("Sales & Co", 2u32)?).await?, contract(2));
+    assert_eq!(
+        contracts
+            .get_existing(Contract::key("Sales & Co", 2u32)?)
+            .await?,
+        contract(2)
+    );
     Ok(())
 }
 
@@ -69,14 +86,26 @@ async fn a_collection_leaves_the_blobs_of_other_versions() -> Result<()> {
     }
     impl From<Contract> for Renamed {
         fn from(old: Contract) -> Self {
-            let Contract { department, number, body, text } = old;
-            Self { department, number, wording: body, text }
+            let Contract {
+                department,
+                number,
+                body,
+                text,
+            } = old;
+            Self {
+                department,
+                number,
+                wording: body,
+                text,
+            }
         }
     }
     let rig = Rig::new().await?;
     open::<Contract>(&rig)?.insert(&contract(1)).await?;
     let renamed = open::<Renamed>(&rig)?;
-    let found = renamed.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+    let found = renamed
+        .collect_older(Duration::ZERO, CollectMode::Remove)
+        .await?;
     assert_eq!(found.used, 2);
     assert_eq!(found.orphans, 0);
     assert_eq!(rig.blob_count().await, 2);
@@ -84,8 +113,14 @@ async fn a_collection_leaves_the_blobs_of_other_versions() -> Result<()> {
     // Nor is anything of the new layout written into the old row.
     let content = stream::iter([Ok(Bytes::from_static(b"new"))]);
     let key = Renamed::key("Sales & Co", 1u32)?;
-    let error = renamed.put_stream(key, Renamed::WORDING, content, IfMatch::Any).await.unwrap_err();
-    assert!(error.to_string().contains("version 1 of the schema"), "{error}");
+    let error = renamed
+        .put_stream(key, Renamed::WORDING, content, IfMatch::Any)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("version 1 of the schema"),
+        "{error}"
+    );
     assert_eq!(rig.blob_count().await, 2);
     Ok(())
 }
@@ -95,20 +130,37 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report(LONG, None);
     rig.reports.insert(&whole).await?;
-    let row =
-        Entity::from(whole.entity_key()?.into_key()).with("Text", b"blob2 of a version to come".as_slice());
-    rig.store.write(rig.reports.name(), Operation::Merge(row, IfMatch::Any)).await?;
-    let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+    let row = Entity::from(whole.entity_key()?.into_key())
+        .with("Text", b"blob2 of a version to come".as_slice());
+    rig.store
+        .write(rig.reports.name(), Operation::Merge(row, IfMatch::Any))
+        .await?;
+    let found = rig
+        .reports
+        .collect_older(Duration::ZERO, CollectMode::Remove)
+        .await?;
     assert_eq!(found.used, 1);
     assert_eq!(found.orphans, 0);
 
     // A value in its place is no reference.
     rig.reports.upsert(&report("blob", None)).await?;
-    let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Report).await?;
-    assert_eq!(found.used, 1, "a value that begins like a reference keeps it too");
-    assert_eq!(found.orphans, 0, "a value that begins like a reference keeps it too");
+    let found = rig
+        .reports
+        .collect_older(Duration::ZERO, CollectMode::Report)
+        .await?;
+    assert_eq!(
+        found.used, 1,
+        "a value that begins like a reference keeps it too"
+    );
+    assert_eq!(
+        found.orphans, 0,
+        "a value that begins like a reference keeps it too"
+    );
     rig.reports.upsert(&report("short", None)).await?;
-    let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+    let found = rig
+        .reports
+        .collect_older(Duration::ZERO, CollectMode::Remove)
+        .await?;
     assert_eq!(found.used, 0);
     assert_eq!(found.orphans, 1);
     assert_eq!(rig.blob_count().await, 0);
@@ -119,12 +171,31 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
 async fn a_stream_goes_into_no_other_type() -> Result<()> {
     let rig = Rig::new().await?;
     open::<Contract>(&rig)?.insert(&contract(1)).await?;
-    let before = rig.store.get(rig.reports.name(), Contract::key("Sales & Co", 1u32)?.key(), None).await?;
+    let before = rig
+        .store
+        .get(
+            rig.reports.name(),
+            Contract::key("Sales & Co", 1u32)?.key(),
+            None,
+        )
+        .await?;
     let content = stream::iter([Ok(Bytes::from_static(b"a picture"))]);
     let key = Report::key("Sales & Co", 1u32)?;
-    let error = rig.reports.put_stream(&key, Report::PICTURE, content, IfMatch::Any).await.unwrap_err();
-    assert!(error.to_string().contains("expected \"Report\", found String(\"Contract\")"), "{error}");
-    assert_eq!(rig.store.get(rig.reports.name(), key.key(), None).await?, before);
+    let error = rig
+        .reports
+        .put_stream(&key, Report::PICTURE, content, IfMatch::Any)
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("expected \"Report\", found String(\"Contract\")"),
+        "{error}"
+    );
+    assert_eq!(
+        rig.store.get(rig.reports.name(), key.key(), None).await?,
+        before
+    );
     assert_eq!(rig.blob_count().await, 2);
     Ok(())
 }
@@ -134,15 +205,23 @@ async fn what_a_row_of_another_type_referred_to_goes_with_it() -> Result<()> {
     let rig = Rig::new().await?;
     let contracts = open::<Contract>(&rig)?;
     contracts.insert(&contract(1)).await?;
-    rig.reports.replace_if(&report(LONG, None), IfMatch::Any).await?;
+    rig.reports
+        .replace_if(&report(LONG, None), IfMatch::Any)
+        .await?;
     assert_eq!(rig.blob_count().await, 1, "the report's text");
-    rig.reports.delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any).await?;
+    rig.reports
+        .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
+        .await?;
     contracts.insert(&contract(1)).await?;
     rig.reports.upsert(&report("short", None)).await?;
     assert_eq!(rig.blob_count().await, 0);
-    rig.reports.delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any).await?;
+    rig.reports
+        .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
+        .await?;
     contracts.insert(&contract(1)).await?;
-    rig.reports.delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any).await?;
+    rig.reports
+        .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
+        .await?;
     assert_eq!(rig.blob_count().await, 0);
     Ok(())
 }
@@ -153,7 +232,12 @@ async fn a_write_is_given_up_after_the_machine_slept() -> Result<()> {
     let (mut row, mut new) = (report(LONG, None).to_entity()?, NewBlobs::none());
     rig.reports.values().move_out(&mut row, &mut new).await?;
     new.started.time = SystemTime::now() - Duration::from_secs(3601);
-    let error = rig.reports.writer().commit(&new, &[Change::insert(row)]).await.unwrap_err();
+    let error = rig
+        .reports
+        .writer()
+        .commit(&new, &[Change::insert(row)])
+        .await
+        .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
     assert_eq!(rig.meter.total(), 0);
     assert_eq!(rig.blob_count().await, 0);

@@ -22,22 +22,44 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
     rig.reports.insert(&whole).await?;
     assert_eq!(rig.meter.total(), 1);
     assert_eq!(rig.blobs.requests(), 2);
-    let row = rig.store.get(rig.reports.name(), whole.entity_key()?.key(), None).await?.unwrap();
+    let row = rig
+        .store
+        .get(rig.reports.name(), whole.entity_key()?.key(), None)
+        .await?
+        .unwrap();
     assert_eq!(row.get("Text").map(|v| v.edm_type()), Some(EdmType::Binary));
-    assert_eq!(row.get("Picture").map(|v| v.edm_type()), Some(EdmType::String));
+    assert_eq!(
+        row.get("Picture").map(|v| v.edm_type()),
+        Some(EdmType::String)
+    );
 
     let read = rig.reports.get_existing(whole.entity_key()?).await?;
     assert_eq!(rig.meter.total(), 2);
     assert_eq!(rig.blobs.requests(), 4);
-    assert_eq!(Report { etag: None, ..read.clone() }, whole);
+    assert_eq!(
+        Report {
+            etag: None,
+            ..read.clone()
+        },
+        whole
+    );
 
-    let short = Report { text: "short".to_owned(), ..read };
+    let short = Report {
+        text: "short".to_owned(),
+        ..read
+    };
     rig.reports.replace(&short).await?;
     assert_eq!(rig.meter.total(), 4);
     assert_eq!(rig.blobs.requests(), 4 + 1 + 2);
-    assert_eq!(rig.blob_count().await, 1, "the short text is in the row, the old picture is gone");
+    assert_eq!(
+        rig.blob_count().await,
+        1,
+        "the short text is in the row, the old picture is gone"
+    );
 
-    rig.reports.delete(whole.entity_key()?, IfMatch::Any).await?;
+    rig.reports
+        .delete(whole.entity_key()?, IfMatch::Any)
+        .await?;
     assert_eq!(rig.meter.total(), 6);
     assert_eq!(rig.blob_count().await, 0);
     assert_eq!(rig.reports.get(whole.entity_key()?).await?, None);
@@ -63,7 +85,12 @@ async fn a_table_without_blobs_refuses_the_type_and_a_plain_read_the_row() -> Re
     rig.reports.insert(&report(LONG, None)).await?;
     let careless = Table::<Careless>::new(rig.store.clone(), "Reports")?;
     let error = careless.query().all().await.unwrap_err();
-    assert!(error.to_string().contains("expected Edm.String, found Edm.Binary"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("expected Edm.String, found Edm.Binary"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -87,7 +114,13 @@ async fn a_row_that_would_be_too_large_gives_up_its_largest() -> Result<()> {
     table.create_if_missing().await?;
     let mut rest = table_core::model::Properties::new();
     (0..15).for_each(|n| rest.set(&format!("P{n}"), vec![0u8; 65_000]));
-    let wide = Wide { p: "p".into(), r: 1, a: vec![1; 40_000], b: vec![2; 60_000], rest };
+    let wide = Wide {
+        p: "p".into(),
+        r: 1,
+        a: vec![1; 40_000],
+        b: vec![2; 60_000],
+        rest,
+    };
     table.insert(&wide).await?;
     assert_eq!(blobs.list(None).count().await, 1);
     assert_eq!(table.get_existing(Wide::key("p", 1u32)?).await?.b, wide.b);
@@ -102,20 +135,45 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
     let piece = Bytes::from((0..1_000_003u32).map(|n| n as u8).collect::<Vec<_>>());
     let pieces = stream::iter(vec![Ok(piece.clone()); 20]);
     let key = whole.entity_key()?;
-    rig.reports.put_stream(&key, Report::PICTURE, pieces, IfMatch::Any).await?;
+    rig.reports
+        .put_stream(&key, Report::PICTURE, pieces, IfMatch::Any)
+        .await?;
 
-    let content = rig.reports.read_stream(&key, Report::PICTURE).await?.unwrap();
+    let content = rig
+        .reports
+        .read_stream(&key, Report::PICTURE)
+        .await?
+        .unwrap();
     assert_eq!(content.size, 20 * 1_000_003);
-    let read = content.content.try_fold((0, 0), |(at, wrong), piece| async move {
-        let differs = |(n, byte): (usize, &u8)| *byte != ((at + n) % 1_000_003) as u8;
-        Ok((at + piece.len(), wrong + piece.iter().enumerate().filter(|p| differs(*p)).count()))
-    });
+    let read = content
+        .content
+        .try_fold((0, 0), |(at, wrong), piece| async move {
+            let differs = |(n, byte): (usize, &u8)| *byte != ((at + n) % 1_000_003) as u8;
+            Ok((
+                at + piece.len(),
+                wrong + piece.iter().enumerate().filter(|p| differs(*p)).count(),
+            ))
+        });
     assert_eq!(read.await?, (20 * 1_000_003, 0));
 
-    let broken = stream::iter([Ok(piece), Err(Error::invalid_request("the file is damaged"))]);
-    let error = rig.reports.put_stream(&key, Report::PICTURE, broken, IfMatch::Any).await.unwrap_err();
+    let broken = stream::iter([
+        Ok(piece),
+        Err(Error::invalid_request("the file is damaged")),
+    ]);
+    let error = rig
+        .reports
+        .put_stream(&key, Report::PICTURE, broken, IfMatch::Any)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("damaged"));
-    assert_eq!(rig.reports.get_existing(&key).await?.picture.map(|p| p.len()), Some(20 * 1_000_003));
+    assert_eq!(
+        rig.reports
+            .get_existing(&key)
+            .await?
+            .picture
+            .map(|p| p.len()),
+        Some(20 * 1_000_003)
+    );
     let small = rig.reports.read_stream(&key, Report::TEXT).await?.unwrap();
     assert_eq!(small.size, 0);
     assert_eq!(small.sha256, None);
@@ -127,19 +185,37 @@ async fn other_bytes_and_missing_blobs_are_errors() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report(LONG, None);
     rig.reports.insert(&whole).await?;
-    let blob = rig.inner.list(None).try_next().await.unwrap().unwrap().location;
+    let blob = rig
+        .inner
+        .list(None)
+        .try_next()
+        .await
+        .unwrap()
+        .unwrap()
+        .location;
     for other in [
         &LONG.as_bytes()[1..],
         b"a text that does not stay in its ROW",
         b"longer by far than the text that was put",
     ] {
-        rig.inner.put_opts(&blob, other.to_vec().into(), PutOptions::default()).await.unwrap();
+        rig.inner
+            .put_opts(&blob, other.to_vec().into(), PutOptions::default())
+            .await
+            .unwrap();
         let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
-        assert!(error.to_string().contains("not the 36 bytes that were stored"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("not the 36 bytes that were stored"),
+            "{error}"
+        );
     }
     crate::blobs::delete(&*rig.inner, &blob).await?;
     let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Storage(text) if text.contains("missing")), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Storage(text) if text.contains("missing")),
+        "{error}"
+    );
     assert_eq!(rig.reports.scrub().await?.missing.len(), 1);
     Ok(())
 }
@@ -149,30 +225,57 @@ async fn a_collection_spares_young_blobs_and_a_slow_write_gives_up() -> Result<(
     let rig = Rig::new().await?;
     let key = report(LONG, None);
     rig.reports.insert(&key).await?;
-    let stray = Path::parse(format!("large/reports/psales/r1/text/{}", uuid::Uuid::new_v4())).unwrap();
+    let stray = Path::parse(format!(
+        "large/reports/psales/r1/text/{}",
+        uuid::Uuid::new_v4()
+    ))
+    .unwrap();
     let foreign = Path::parse("large/reports/notes.txt").unwrap();
     for path in [&stray, &foreign] {
-        rig.inner.put_opts(path, "orphan".into(), PutOptions::default()).await.unwrap();
+        rig.inner
+            .put_opts(path, "orphan".into(), PutOptions::default())
+            .await
+            .unwrap();
     }
-    let error = rig.reports.collect(Duration::from_secs(60), CollectMode::Remove).await.unwrap_err();
-    assert!(error.to_string().contains("not longer than the write deadline"), "{error}");
-    let young = rig.reports.collect(Duration::from_secs(7200), CollectMode::Remove).await?;
+    let error = rig
+        .reports
+        .collect(Duration::from_secs(60), CollectMode::Remove)
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("not longer than the write deadline"),
+        "{error}"
+    );
+    let young = rig
+        .reports
+        .collect(Duration::from_secs(7200), CollectMode::Remove)
+        .await?;
     assert_eq!(young.young, 3);
     assert_eq!(young.orphans, 0);
-    let old = rig.reports.collect_older(Duration::ZERO, CollectMode::Report).await?;
+    let old = rig
+        .reports
+        .collect_older(Duration::ZERO, CollectMode::Report)
+        .await?;
     assert_eq!(old.used, 1);
     assert_eq!(old.orphans, 1);
     assert_eq!(old.foreign, 1);
     assert_eq!(rig.blob_count().await, 3);
-    rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
+    rig.reports
+        .collect_older(Duration::ZERO, CollectMode::Remove)
+        .await?;
     assert_eq!(rig.blob_count().await, 2);
 
     let slow = stream::once(async {
         tokio::time::sleep(Duration::from_secs(4000)).await;
         Ok(Bytes::from_static(b"late"))
     });
-    let error =
-        rig.reports.put_stream(key.entity_key()?, Report::TEXT, slow, IfMatch::Any).await.unwrap_err();
+    let error = rig
+        .reports
+        .put_stream(key.entity_key()?, Report::TEXT, slow, IfMatch::Any)
+        .await
+        .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
     assert_eq!(rig.blob_count().await, 2, "its blob is gone");
     Ok(())
@@ -223,10 +326,18 @@ async fn a_codec_sees_every_value_and_only_its_own() -> Result<()> {
     let inverted = open(Inverted(false))?;
     inverted.insert(&whole).await?;
     assert_eq!(inverted.get_existing(whole.entity_key()?).await?.text, LONG);
-    let content = inverted.read_stream(whole.entity_key()?, Report::TEXT).await?.unwrap();
+    let content = inverted
+        .read_stream(whole.entity_key()?, Report::TEXT)
+        .await?
+        .unwrap();
     assert_eq!(content.size, LONG.len() as u64);
     let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
-    assert!(error.to_string().contains("codec 'inverted': open the table with that codec"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("codec 'inverted': open the table with that codec"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -244,15 +355,24 @@ fn a_marked_large_field_needs_a_codec_that_encrypts() {
     }
     let store = Arc::new(MemoryStore::new());
     let error = LargeTable::<Secret>::new(store, "Secrets", Arc::new(InMemory::new())).unwrap_err();
-    assert!(error.to_string().contains("encrypted properties"), "{error}");
+    assert!(
+        error.to_string().contains("encrypted properties"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn long_keys_are_refused_before_anything_is_written() -> Result<()> {
     let rig = Rig::new().await?;
-    let long = Report { department: "\u{E4}".repeat(40), ..report(LONG, None) };
+    let long = Report {
+        department: "\u{E4}".repeat(40),
+        ..report(LONG, None)
+    };
     let error = rig.reports.insert(&long).await.unwrap_err();
-    assert!(error.is_limit_exceeded() && error.to_string().contains("escaped"), "{error}");
+    assert!(
+        error.is_limit_exceeded() && error.to_string().contains("escaped"),
+        "{error}"
+    );
     assert_eq!(rig.meter.total(), 0);
     assert_eq!(rig.blobs.requests(), 0);
     Ok(())
@@ -263,10 +383,16 @@ async fn a_damaged_reference_is_an_error() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report("x", None);
     rig.reports.insert(&whole).await?;
-    let row = Entity::from(whole.entity_key()?.into_key()).with("Text", b"blob1 id=what".as_slice());
-    rig.store.write(rig.reports.name(), Operation::Merge(row, IfMatch::Any)).await?;
+    let row =
+        Entity::from(whole.entity_key()?.into_key()).with("Text", b"blob1 id=what".as_slice());
+    rig.store
+        .write(rig.reports.name(), Operation::Merge(row, IfMatch::Any))
+        .await?;
     let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
-    assert!(error.to_string().contains("a reference to a blob"), "{error}");
+    assert!(
+        error.to_string().contains("a reference to a blob"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -324,19 +450,38 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
             }
             Step::Stream(size) => {
                 let content = stream::iter([Ok(Bytes::from(vec![9; size]))]);
-                let done = rig.reports.put_stream(&key, Report::PICTURE, content, IfMatch::Any).await;
+                let done = rig
+                    .reports
+                    .put_stream(&key, Report::PICTURE, content, IfMatch::Any)
+                    .await;
                 assert_eq!(done.is_ok(), model.is_some());
-                model = model.map(|old| Report { picture: Some(vec![9; size]), ..old });
+                model = model.map(|old| Report {
+                    picture: Some(vec![9; size]),
+                    ..old
+                });
             }
             Step::Delete => {
-                assert_eq!(rig.reports.delete_if_exists(&key).await?, model.take().is_some());
+                assert_eq!(
+                    rig.reports.delete_if_exists(&key).await?,
+                    model.take().is_some()
+                );
             }
             Step::Collect => {
-                let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
-                assert_eq!(found.orphans, 0, "where nothing fails, nothing is left over");
+                let found = rig
+                    .reports
+                    .collect_older(Duration::ZERO, CollectMode::Remove)
+                    .await?;
+                assert_eq!(
+                    found.orphans, 0,
+                    "where nothing fails, nothing is left over"
+                );
             }
         }
-        let read = rig.reports.get(&key).await?.map(|read| Report { etag: None, ..read });
+        let read = rig
+            .reports
+            .get(&key)
+            .await?
+            .map(|read| Report { etag: None, ..read });
         assert_eq!(read, model);
     }
     rig.assert_clean("the end").await
@@ -357,7 +502,13 @@ async fn readers_and_collections_never_see_a_gap() -> Result<()> {
                     .upsert(&report(&text, Some(PICTURE)))
                     .await
                     .map(drop)
-                    .or_else(|e| if e.is_precondition_failed() { Ok(()) } else { Err(e) })?;
+                    .or_else(|e| {
+                        if e.is_precondition_failed() {
+                            Ok(())
+                        } else {
+                            Err(e)
+                        }
+                    })?;
             }
             Ok::<_, Error>(())
         });
@@ -367,7 +518,9 @@ async fn readers_and_collections_never_see_a_gap() -> Result<()> {
         tasks.spawn(async move {
             for _ in 0..100 {
                 assert!(reports.get_existing(&key).await?.text.starts_with(LONG));
-                reports.collect(Duration::from_secs(3601), CollectMode::Remove).await?;
+                reports
+                    .collect(Duration::from_secs(3601), CollectMode::Remove)
+                    .await?;
             }
             Ok(())
         });

@@ -32,7 +32,11 @@ async fn filled() -> Result<(Rig, SpreadTable<Wider>)> {
 /// Every entity is there once, under its new bucket alone.
 async fn assert_moved(rig: &Rig, texts: &str) -> Result<()> {
     let wider = rig.open::<Wider>()?;
-    let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
+    let all: Vec<_> = wider
+        .query()
+        .partition(Wider::partition("1")?)
+        .all()
+        .await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS), "{texts}");
     assert_eq!(rig.entities().await?.len(), ROWS as usize, "{texts}");
     Ok(())
@@ -41,8 +45,11 @@ async fn assert_moved(rig: &Rig, texts: &str) -> Result<()> {
 #[tokio::test]
 async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
     let (rig, wider) = filled().await?;
-    let place =
-        |number: u32| -> Result<bool> { Ok(wider.previous_key(Wider::key("1", number)?.key())?.is_some()) };
+    let place = |number: u32| -> Result<bool> {
+        Ok(wider
+            .previous_key(Wider::key("1", number)?.key())?
+            .is_some())
+    };
     let moved: Vec<u32> = (0..ROWS).filter(|number| place(*number).unwrap()).collect();
     assert!(moved.len() > 20);
     let number = moved[0];
@@ -50,9 +57,20 @@ async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
 
     assert_eq!(wider.get(&key).await?.unwrap().text, "old");
     assert_eq!(rig.meter.total(), 2);
-    assert_eq!(wider.get(Wider::key("1", moved_from(&wider, 100)?)?).await?, None);
+    assert_eq!(
+        wider
+            .get(Wider::key("1", moved_from(&wider, 100)?)?)
+            .await?,
+        None
+    );
     assert_eq!(rig.meter.total(), 5);
-    assert!(wider.insert(&Wider::new(number, "new")).await.unwrap_err().is_already_exists());
+    assert!(
+        wider
+            .insert(&Wider::new(number, "new"))
+            .await
+            .unwrap_err()
+            .is_already_exists()
+    );
     wider.upsert(&Wider::new(number, "new")).await?;
     wider
         .update(&key, |event| {
@@ -61,7 +79,11 @@ async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
         })
         .await?;
     assert_eq!(wider.get(&key).await?.unwrap().text, "new!");
-    let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
+    let all: Vec<_> = wider
+        .query()
+        .partition(Wider::partition("1")?)
+        .all()
+        .await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS));
     wider.delete(&key, IfMatch::Any).await?;
     assert_eq!(wider.get(&key).await?, None);
@@ -77,7 +99,10 @@ async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
 /// A number from `from` on that has another place before.
 fn moved_from(wider: &SpreadTable<Wider>, from: u32) -> Result<u32> {
     for number in from.. {
-        if wider.previous_key(Wider::key("1", number)?.key())?.is_some() {
+        if wider
+            .previous_key(Wider::key("1", number)?.key())?
+            .is_some()
+        {
             return Ok(number);
         }
     }
@@ -91,9 +116,18 @@ async fn a_migration_that_dies_is_run_again() -> Result<()> {
             let (rig, _) = filled().await?;
             let dying = Rig::on(Arc::clone(&rig.store));
             dying.faults.crash_at(request, point);
-            let died = dying.open::<Wider>()?.with_previous(4).migrate().await.is_err();
+            let died = dying
+                .open::<Wider>()?
+                .with_previous(4)
+                .migrate()
+                .await
+                .is_err();
             let wider = rig.open::<Wider>()?.with_previous(4);
-            let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
+            let all: Vec<_> = wider
+                .query()
+                .partition(Wider::partition("1")?)
+                .all()
+                .await?;
             assert!(all.iter().all(|event| event.text == "old") && all.len() == ROWS as usize);
             if !died {
                 break;
@@ -104,11 +138,19 @@ async fn a_migration_that_dies_is_run_again() -> Result<()> {
             wider.migrate().await?;
             if let Err(error) = deleted {
                 assert!(error.is_precondition_failed(), "{error}");
-                let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                let why = std::error::Error::source(&error)
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 assert!(why.contains("run `migrate` again"), "{why}");
             } else {
-                assert_eq!(wider.get(&gone).await?, None, "dead at {request}, {point:?}");
-                wider.insert(&Wider::new(moved_from(&wider, 0)?, "old")).await?;
+                assert_eq!(
+                    wider.get(&gone).await?,
+                    None,
+                    "dead at {request}, {point:?}"
+                );
+                wider
+                    .insert(&Wider::new(moved_from(&wider, 0)?, "old"))
+                    .await?;
             }
             assert_moved(&rig, &format!("dead at {request}, {point:?}")).await?;
         }
@@ -137,8 +179,15 @@ async fn writers_lose_nothing_to_a_migration() -> Result<()> {
     while let Some(done) = tasks.join_next().await {
         done.expect("no panic")?;
     }
-    let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
-    assert!(all.iter().all(|event| event.text.matches('+').count() == 20));
+    let all: Vec<_> = wider
+        .query()
+        .partition(Wider::partition("1")?)
+        .all()
+        .await?;
+    assert!(
+        all.iter()
+            .all(|event| event.text.matches('+').count() == 20)
+    );
     assert_moved(&rig, "with writers").await
 }
 
@@ -154,20 +203,38 @@ async fn a_salt_is_declared_changed_and_taken_away() -> Result<()> {
     });
     let moved = moved.count() as u64;
     assert!(moved > 20, "{moved} of {ROWS}");
-    assert_eq!(salted.get(Salted::key("1", 7u32)?).await?.unwrap().text, "old");
+    assert_eq!(
+        salted.get(Salted::key("1", 7u32)?).await?.unwrap().text,
+        "old"
+    );
     salted.upsert(&Salted::new(7, "new")).await?;
     assert_eq!(salted.migrate().await?.moved, moved);
 
     let salted = rig.open::<Salted>()?;
     rig.meter.reset();
-    assert_eq!(salted.get(Salted::key("1", 7u32)?).await?.unwrap().text, "new");
+    assert_eq!(
+        salted.get(Salted::key("1", 7u32)?).await?.unwrap().text,
+        "new"
+    );
     assert_eq!(rig.meter.total(), 1);
-    let all: Vec<_> = salted.query().partition(Salted::partition("1")?).all().await?;
+    let all: Vec<_> = salted
+        .query()
+        .partition(Salted::partition("1")?)
+        .all()
+        .await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS));
 
-    let plain = plain.with_previous(Spread { buckets: 4, salt: "events of a day" });
+    let plain = plain.with_previous(Spread {
+        buckets: 4,
+        salt: "events of a day",
+    });
     assert_eq!(plain.migrate().await?.moved, moved);
-    let all: Vec<_> = rig.open::<Event>()?.query().partition(Event::partition("1")?).all().await?;
+    let all: Vec<_> = rig
+        .open::<Event>()?
+        .query()
+        .partition(Event::partition("1")?)
+        .all()
+        .await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS));
     Ok(())
 }
@@ -180,7 +247,11 @@ async fn a_migration_costs_three_requests_for_each_that_moves() -> Result<()> {
     let moved = done?.moved;
     assert_eq!(cost.total(), 3 * moved + 1);
     assert_eq!(cost.of_kind(OperationKind::Query), 1);
-    let writes = [OperationKind::Merge, OperationKind::Insert, OperationKind::Delete];
+    let writes = [
+        OperationKind::Merge,
+        OperationKind::Insert,
+        OperationKind::Delete,
+    ];
     assert_eq!(writes.map(|kind| cost.of_kind(kind)), [moved; 3]);
     rig.meter.reset();
     assert_eq!(wider.migrate().await?.moved, 0);
@@ -195,7 +266,10 @@ async fn writes_beside_a_previous_number_cost_what_is_said() -> Result<()> {
     let number = moved_from(&wider, 0)?;
     let (key, value) = (Wider::key("1", number)?, Wider::new(number, "new"));
     for expected in [[3, 3, 3, 3], [2, 2, 2, 3]] {
-        let (done, replace) = rig.meter.measure(wider.replace_if(&value, IfMatch::Any)).await;
+        let (done, replace) = rig
+            .meter
+            .measure(wider.replace_if(&value, IfMatch::Any))
+            .await;
         done?;
         let (done, upsert) = rig.meter.measure(wider.upsert(&value)).await;
         done?;
@@ -203,7 +277,10 @@ async fn writes_beside_a_previous_number_cost_what_is_said() -> Result<()> {
         done?;
         let (done, delete) = rig.meter.measure(wider.delete(&key, IfMatch::Any)).await;
         done?;
-        assert_eq!([replace, upsert, update, delete].map(|cost| cost.total()), expected);
+        assert_eq!(
+            [replace, upsert, update, delete].map(|cost| cost.total()),
+            expected
+        );
         let (done, upsert) = rig.meter.measure(wider.upsert(&value)).await;
         done?;
         assert_eq!(upsert.total(), 5);
@@ -235,17 +312,34 @@ session!(WiderSession, 10);
 async fn an_insert_over_an_expired_entity_waits_for_its_migration() -> Result<()> {
     for request in 1..=3 {
         let rig = Rig::new().await?;
-        let (old, wider) = (rig.open::<Session>()?, rig.open::<WiderSession>()?.with_previous(4));
+        let (old, wider) = (
+            rig.open::<Session>()?,
+            rig.open::<WiderSession>()?.with_previous(4),
+        );
         let is_moved = |number: &u32| {
             let key = WiderSession::key("u", *number).unwrap();
             wider.previous_key(key.key()).unwrap().is_some()
         };
         let number = (0..).find(is_moved).unwrap();
         let until = Some(Ticks::now());
-        old.insert(&Session { user: "u".to_owned(), number, until }).await?;
-        let new = WiderSession { user: "u".to_owned(), number, until: None };
+        old.insert(&Session {
+            user: "u".to_owned(),
+            number,
+            until,
+        })
+        .await?;
+        let new = WiderSession {
+            user: "u".to_owned(),
+            number,
+            until: None,
+        };
         // The first write tells the manifest the new number of buckets.
-        wider.upsert(&WiderSession { user: "v".to_owned(), ..new.clone() }).await?;
+        wider
+            .upsert(&WiderSession {
+                user: "v".to_owned(),
+                ..new.clone()
+            })
+            .await?;
         let mut expected = 2;
         if request > 1 {
             // A migration that dies after its mark, and one that dies after its insert.
@@ -253,7 +347,9 @@ async fn an_insert_over_an_expired_entity_waits_for_its_migration() -> Result<()
             wider.migrate().await.unwrap_err();
             rig.faults.heal();
             let error = wider.insert(&new).await.unwrap_err();
-            let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            let why = std::error::Error::source(&error)
+                .map(ToString::to_string)
+                .unwrap_or_default();
             assert!(why.contains("run `migrate` again"), "{error}: {why}");
             wider.migrate().await?;
             expected = 4;
@@ -262,7 +358,11 @@ async fn an_insert_over_an_expired_entity_waits_for_its_migration() -> Result<()
         inserted?;
         assert_eq!(cost.total(), expected, "{request}");
         wider.migrate().await?;
-        let all: Vec<_> = wider.query().partition(WiderSession::partition("u")?).all().await?;
+        let all: Vec<_> = wider
+            .query()
+            .partition(WiderSession::partition("u")?)
+            .all()
+            .await?;
         assert_eq!(all, [new], "{request}");
     }
     Ok(())

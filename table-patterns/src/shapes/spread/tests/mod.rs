@@ -58,12 +58,20 @@ impl Rig {
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered = Arc::new(Metered::new(faulty, meter.clone()));
-        Self { store, meter, faults, metered }
+        Self {
+            store,
+            meter,
+            faults,
+            metered,
+        }
     }
 
     /// The rows of the table without those of its manifest.
     async fn entities(&self) -> Result<Vec<Entity>> {
-        let mut rows = self.store.query_all(&TableName::new("Events")?, &Query::new()).await?;
+        let mut rows = self
+            .store
+            .query_all(&TableName::new("Events")?, &Query::new())
+            .await?;
         rows.retain(|row| !row.key().is_system());
         Ok(rows)
     }

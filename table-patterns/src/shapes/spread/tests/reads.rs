@@ -15,7 +15,11 @@ async fn points_cost_what_they_cost_without_buckets() -> Result<()> {
     let events = rig.open::<Event>()?;
     let key = Event::key("1", 7u32)?;
     events.insert(&Event::new(1, "a")).await?;
-    assert_eq!(rig.meter.total(), 3, "the type's row in the manifest, the manifest again, and the entity");
+    assert_eq!(
+        rig.meter.total(),
+        3,
+        "the type's row in the manifest, the manifest again, and the entity"
+    );
     rig.meter.reset();
     events.insert(&Event::new(7, "a")).await?;
     assert_eq!(rig.meter.total(), 1);
@@ -25,7 +29,13 @@ async fn points_cost_what_they_cost_without_buckets() -> Result<()> {
     events.replace(&read).await?;
     events.upsert(&Event::new(7, "b")).await?;
     assert_eq!(rig.meter.total(), 5, "the upsert reads the version first");
-    assert!(events.replace(&read).await.unwrap_err().is_precondition_failed());
+    assert!(
+        events
+            .replace(&read)
+            .await
+            .unwrap_err()
+            .is_precondition_failed()
+    );
     let updated = events.update(&key, |event| {
         event.text.push('c');
         Ok(())
@@ -35,7 +45,13 @@ async fn points_cost_what_they_cost_without_buckets() -> Result<()> {
     assert!(events.insert(&read).await.unwrap_err().is_already_exists());
     events.delete(&key, IfMatch::Any).await?;
     assert_eq!(rig.meter.total(), 10);
-    assert!(events.get_existing(&key).await.unwrap_err().is_entity_not_found());
+    assert!(
+        events
+            .get_existing(&key)
+            .await
+            .unwrap_err()
+            .is_entity_not_found()
+    );
     Ok(())
 }
 
@@ -48,22 +64,42 @@ async fn rows_are_spread_and_read_in_order() -> Result<()> {
     }
     let rows = rig.entities().await?;
     let partitions: BTreeSet<_> = rows.iter().map(|row| row.key().partition()).collect();
-    assert_eq!(partitions, BTreeSet::from(["0000_day_1", "0001_day_1", "0002_day_1", "0003_day_1"]));
+    assert_eq!(
+        partitions,
+        BTreeSet::from(["0000_day_1", "0001_day_1", "0002_day_1", "0003_day_1"])
+    );
     rig.meter.reset();
 
-    let all: Vec<_> = events.query().partition(Event::partition("1")?).all().await?;
+    let all: Vec<_> = events
+        .query()
+        .partition(Event::partition("1")?)
+        .all()
+        .await?;
     assert!(all.iter().map(|event| event.number).eq(0..200));
     assert_eq!(rig.meter.total(), 4);
 
-    let first = events.query().partition(Event::partition("1")?).limit(10).all().await?;
+    let first = events
+        .query()
+        .partition(Event::partition("1")?)
+        .limit(10)
+        .all()
+        .await?;
     assert!(first.iter().map(|event| event.number).eq(0..10));
     assert_eq!(rig.meter.total(), 8);
 
     let range = || RowPrefix::escaped("000050")..RowPrefix::escaped("000060");
-    let some: Vec<_> =
-        events.query().partition(Event::partition("1")?).narrow(move |rows| rows.rows(range())).all().await?;
+    let some: Vec<_> = events
+        .query()
+        .partition(Event::partition("1")?)
+        .narrow(move |rows| rows.rows(range()))
+        .all()
+        .await?;
     assert!(some.iter().map(|event| event.number).eq(50..60));
-    let none: Vec<_> = events.query().partition(Event::partition("2")?).all().await?;
+    let none: Vec<_> = events
+        .query()
+        .partition(Event::partition("2")?)
+        .all()
+        .await?;
     assert_eq!(none, []);
     Ok(())
 }

@@ -9,7 +9,10 @@ use crate::spread::{PartitionWatch, Watched};
 
 async fn watched(window: Duration) -> Result<(Watched<MemoryStore>, PartitionWatch, TableName)> {
     let watch = PartitionWatch::new(window);
-    let (store, table) = (Watched::new(MemoryStore::new(), watch.clone()), TableName::new("Events")?);
+    let (store, table) = (
+        Watched::new(MemoryStore::new(), watch.clone()),
+        TableName::new("Events")?,
+    );
     store.create_table(&table).await?;
     Ok((store, watch, table))
 }
@@ -31,7 +34,11 @@ async fn the_window_moves_on() -> Result<()> {
 
     tokio::time::advance(Duration::from_secs(31)).await;
     get("cold").await?;
-    assert_eq!(watch.hot(0.5)[0].partition, "hot", "the half before still counts");
+    assert_eq!(
+        watch.hot(0.5)[0].partition,
+        "hot",
+        "the half before still counts"
+    );
     tokio::time::advance(Duration::from_secs(31)).await;
     assert_eq!(watch.hot(0.5)[0].partition, "cold");
     tokio::time::advance(Duration::from_secs(200)).await;
@@ -43,7 +50,9 @@ async fn the_window_moves_on() -> Result<()> {
 async fn writes_queries_and_scans_are_told_apart() -> Result<()> {
     let (store, watch, table) = watched(Duration::from_secs(60)).await?;
     for row in ["1", "2"] {
-        store.write(&table, Operation::Insert(Entity::new("p", row)?)).await?;
+        store
+            .write(&table, Operation::Insert(Entity::new("p", row)?))
+            .await?;
     }
     let partition = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, "p"));
     store.query(&table, &partition, None).await?;
@@ -60,13 +69,21 @@ async fn writes_queries_and_scans_are_told_apart() -> Result<()> {
 async fn memory_is_bounded_and_the_hottest_is_not_missed() -> Result<()> {
     let (store, watch, table) = watched(Duration::from_secs(600)).await?;
     for n in 0..20_000 {
-        let partition = if n % 10 == 0 { "hot".to_owned() } else { format!("p{n}") };
+        let partition = if n % 10 == 0 {
+            "hot".to_owned()
+        } else {
+            format!("p{n}")
+        };
         store.get(&table, &Key::new(partition, "r")?, None).await?;
     }
     let all = watch.hot(0.0);
     assert_eq!(all.len(), 1024);
     let hot = watch.hot(0.05);
     assert_eq!(hot.len(), 1);
-    assert!((2000..=2000 + 20_000 / 1024).contains(&hot[0].requests), "{}", hot[0].requests);
+    assert!(
+        (2000..=2000 + 20_000 / 1024).contains(&hot[0].requests),
+        "{}",
+        hot[0].requests
+    );
     Ok(())
 }
