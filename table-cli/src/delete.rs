@@ -134,7 +134,7 @@ impl DeleteArgs {
                 match end {
                     Ok(true) => outcomes.add(&key, None)?,
                     Ok(false) => {
-                        outcomes.skip(format!("{key}: another program has changed the entity"))
+                        outcomes.skip(format!("{key}: another program has changed the entity"));
                     }
                     Err(error) => outcomes.add(&key, Some(&error))?,
                 }

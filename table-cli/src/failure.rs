@@ -181,7 +181,7 @@ impl Outcomes {
             // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
             Some((error, Outcome::NotApplied)) if is_of_row(error) => {
-                self.skip(format!("{key}: {error}"))
+                self.skip(format!("{key}: {error}"));
             }
             // The failure of the command says the error.
             Some((_, Outcome::NotApplied)) => {}

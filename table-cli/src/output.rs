@@ -182,7 +182,7 @@ impl<W: Write> Write for Escaping<W> {
                 [] => {}
                 // A character has at most four bytes.
                 tail if chunks.peek().is_none() && tail.len() < 4 => {
-                    self.incomplete = tail.to_vec()
+                    self.incomplete = tail.to_vec();
                 }
                 _ => shown.push('\u{fffd}'),
             }

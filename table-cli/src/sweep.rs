@@ -207,7 +207,7 @@ fn check_indexes(manifest: &Manifest, table: &TableName, names: &BTreeSet<String
         let mut shown = definition.properties_read()?;
         match &definition.shape {
             shape @ Shape::Summary { .. } => {
-                shown.extend(shape.summarized().map(ToOwned::to_owned))
+                shown.extend(shape.summarized().map(ToOwned::to_owned));
             }
             Shape::Copy { fields, .. } => shown.extend(fields.iter().map(ToString::to_string)),
             _ => {}

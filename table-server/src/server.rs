@@ -192,7 +192,7 @@ async fn serve(
         match accepted {
             Some(Ok(stream)) => connection::serve(stream, peer, service, limits, phase).await,
             Some(Err(error)) => {
-                tracing::debug!(target: "table_server", %error, "a TLS handshake failed")
+                tracing::debug!(target: "table_server", %error, "a TLS handshake failed");
             }
             None => {}
         }

@@ -29,14 +29,14 @@ fn evaluate(c: &mut Criterion) {
     ] {
         let filter: Filter = text.parse().expect("a filter");
         c.bench_function(text, |b| {
-            b.iter(|| black_box(&filter).matches(black_box(&entity)))
+            b.iter(|| black_box(&filter).matches(black_box(&entity)));
         });
     }
     let keys: Filter = "PartitionKey eq '2013-01' and RowKey ge 'UA_' and RowKey lt 'UA`'"
         .parse()
         .expect("a filter");
     c.bench_function("a row range", |b| {
-        b.iter(|| black_box(&keys).matches(black_box(&entity)))
+        b.iter(|| black_box(&keys).matches(black_box(&entity)));
     });
 }
 
@@ -45,13 +45,13 @@ fn prepare(c: &mut Criterion) {
     c.bench_function("parse", |b| b.iter(|| black_box(text).parse::<Filter>()));
     let query = Query::new().with_filter(text.parse().expect("a filter"));
     c.bench_function("print", |b| {
-        b.iter(|| black_box(&query).filter.as_ref().map(ToString::to_string))
+        b.iter(|| black_box(&query).filter.as_ref().map(ToString::to_string));
     });
     c.bench_function("access path", |b| {
-        b.iter(|| black_box(&query).access_path())
+        b.iter(|| black_box(&query).access_path());
     });
     c.bench_function("cheaper plan", |b| {
-        b.iter(|| black_box(&query).cheaper_plan())
+        b.iter(|| black_box(&query).cheaper_plan());
     });
 }
 

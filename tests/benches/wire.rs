@@ -156,10 +156,10 @@ fn ratios() {
     let encode_plain = || drop(black_box(serde_json::to_vec(black_box(&plain))));
     let decode_plain = || drop(black_box(decode_plain(black_box(&plain_json))));
     row("derived struct to JSON", "1.5", &encode_plain, &|| {
-        drop(black_box(encode(black_box(&employee))))
+        drop(black_box(encode(black_box(&employee))));
     });
     row("JSON to derived struct", "1.25", &decode_plain, &|| {
-        drop(black_box(decode(black_box(&json))))
+        drop(black_box(decode(black_box(&json))));
     });
     let encode_entity = || drop(black_box(wire::encode_entity(black_box(&entity))));
     row("entity to JSON", "", &encode_plain, &encode_entity);
@@ -192,19 +192,19 @@ fn measure(c: &mut Criterion) {
     );
     let mut group = c.benchmark_group("wire");
     group.bench_function("encode/plain serde_json", |b| {
-        b.iter(|| serde_json::to_vec(black_box(&plain)))
+        b.iter(|| serde_json::to_vec(black_box(&plain)));
     });
     group.bench_function("encode/entity", |b| {
-        b.iter(|| wire::encode_entity(black_box(&entity)))
+        b.iter(|| wire::encode_entity(black_box(&entity)));
     });
     group.bench_function("encode/derived", |b| {
-        b.iter(|| encode(black_box(&employee)))
+        b.iter(|| encode(black_box(&employee)));
     });
     group.bench_function("decode/plain serde_json", |b| {
-        b.iter(|| decode_plain(black_box(&plain_json)))
+        b.iter(|| decode_plain(black_box(&plain_json)));
     });
     group.bench_function("decode/entity", |b| {
-        b.iter(|| wire::decode_entity(black_box(&json)))
+        b.iter(|| wire::decode_entity(black_box(&json)));
     });
     group.bench_function("decode/derived", |b| b.iter(|| decode(black_box(&json))));
     group.finish();

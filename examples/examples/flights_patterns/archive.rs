@@ -67,7 +67,7 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     archived.iter().for_each(|flight| {
         *carriers
             .entry(flight.key().partition().to_owned())
-            .or_default() += 1
+            .or_default() += 1;
     });
     if carriers != flights.count_by(|flight| Some(flight.carrier.clone())) {
         return Err("the archived flights by carrier differ from the file".into());

@@ -23,7 +23,7 @@ use super::byte_scan::before_escape;
 pub fn encode_entity(entity: &Entity) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + 2 * entity.properties().as_packed().len());
     encode(entity, &mut out, |_, property, out| {
-        push_name_and_type(out, property)
+        push_name_and_type(out, property);
     });
     out
 }
@@ -60,7 +60,7 @@ impl EntityEncoder {
     /// Appends the JSON of an entity to `out`; see [`encode_entity`].
     pub fn encode(&mut self, entity: &Entity, out: &mut Vec<u8>) {
         encode(entity, out, |place, property, out| {
-            self.push_name(place, property, out)
+            self.push_name(place, property, out);
         });
     }
 

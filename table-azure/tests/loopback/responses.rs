@@ -36,7 +36,7 @@ async fn every_answer_is_reported_to_the_hook_and_to_the_collector() {
             );
             let sink = Arc::clone(&seen);
             options.on_response = Some(ResponseHook::new(move |info| {
-                sink.lock().unwrap().push(info.clone())
+                sink.lock().unwrap().push(info.clone());
             }));
             let store = store_with(&server, options);
             let (_, collected) = collect_responses(run(&store, kind)).await;

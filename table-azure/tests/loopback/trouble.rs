@@ -153,7 +153,7 @@ async fn a_valid_answer_with_a_wrong_content_type_is_read() {
             let done = run(&store(&server), kind).await;
             match kind {
                 OperationKind::Transact => {
-                    assert!(done.unwrap_err().is_ambiguous(), "{content_type}")
+                    assert!(done.unwrap_err().is_ambiguous(), "{content_type}");
                 }
                 _ => done.unwrap_or_else(|e| panic!("{kind} {content_type:?}: {e}")),
             }

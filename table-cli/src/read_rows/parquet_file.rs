@@ -253,7 +253,7 @@ impl ParquetReader {
                 }
                 Ok(Some(value)) => properties.push(&column.property, value.as_ref(), false),
                 Err(reason) => {
-                    failure = Some(format!("the column '{}': {reason}", column.property))
+                    failure = Some(format!("the column '{}': {reason}", column.property));
                 }
             }
         }

@@ -202,7 +202,7 @@ impl Header {
                 (8, STRUCT) => each_field(bytes, &mut |bytes, field, of| {
                     match (field, of) {
                         (5 | 6, I32) => {
-                            header.levels = header.levels.saturating_add(int(bytes)?.max(0))
+                            header.levels = header.levels.saturating_add(int(bytes)?.max(0));
                         }
                         (7, FALSE) => header.is_uncompressed = true,
                         _ => skip(bytes, of, 1)?,

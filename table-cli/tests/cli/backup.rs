@@ -41,7 +41,7 @@ fn a_backup_is_checked_and_restored() {
     let entities = [of_every_type("p", "1"), of_every_type("q", "")];
     let (source, from) = embedded(entities.clone());
     on_disk(source.path(), async |store| {
-        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await
+        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await;
     });
     let (directory, backup, to) = places();
     let done = tables()
@@ -372,7 +372,7 @@ fn definitions_that_act_beyond_their_rows_need_an_option() {
 fn a_restore_goes_on_with_the_other_tables() {
     let (source, from) = embedded(employees());
     on_disk(source.path(), async |store| {
-        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await
+        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await;
     });
     let (directory, backup, to) = places();
     tables().args(["backup", &from, &backup]).assert().success();

@@ -41,7 +41,7 @@ fn a_store_is_copied_to_disk_and_to_the_cloud_and_back() {
     let entities = [of_every_type("p", "1"), of_every_type("q", "2")];
     let (source, from) = embedded(entities.clone());
     on_disk(source.path(), async |store| {
-        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await
+        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await;
     });
     let served = served([]);
     let (back, to) = target();
@@ -220,7 +220,7 @@ fn entries_in_another_table_are_copied_with_their_entities() {
     );
     // A new table of the source is copied to a target that has the others already.
     on_disk(source.path(), async |store| {
-        fill(&store, "Orders", employees()).await
+        fill(&store, "Orders", employees()).await;
     });
     let again = copy(&["--json", "--quiet"]).success();
     again.stdout(contains(r#""table":"Orders","#).and(contains(r#""was_there":true"#)));

@@ -191,7 +191,7 @@ fn a_migration_encrypts_plaintext() {
         .stdout(contains("nothing is wrong"));
     // A program without the key writes plaintext.
     on_disk(directory.path(), async |store| {
-        write(&store, [person("4").with("Iban", IBAN)]).await
+        write(&store, [person("4").with("Iban", IBAN)]).await;
     });
     let found = run(&["doctor", &store, "People"], None).code(4);
     found
@@ -279,7 +279,7 @@ fn a_key_in_pem_wraps_and_unwraps() {
     let (private, public) = (file("private"), file("public"));
     let directory = tempfile::tempdir().unwrap();
     on_disk(directory.path(), async |store| {
-        write(&store, [person("1").with("Iban", IBAN)]).await
+        write(&store, [person("1").with("Iban", IBAN)]).await;
     });
     let store = format!("embedded:{}", directory.path().display());
     run(

@@ -324,7 +324,7 @@ fn an_incomplete_export_of_azcopy_changes_nothing() {
 fn several_tables_have_a_file_each() {
     let (directory, from) = embedded(employees());
     on_disk(directory.path(), async |store| {
-        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await
+        fill(&store, "Orders", [Entity::new("p", "r").unwrap()]).await;
     });
     let one = ["export", &from, "Employees", "Orders", "--to", "all.jsonl"];
     tables()

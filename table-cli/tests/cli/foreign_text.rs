@@ -157,7 +157,7 @@ fn the_source_of_a_backup_is_escaped() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join(format!("x{CLEAR}\nerror: "));
     on_disk(&directory, async |store| {
-        fill(&store, "Employees", employees()).await
+        fill(&store, "Employees", employees()).await;
     });
     let (store, backup) = (
         format!("embedded:{}", directory.display()),

@@ -133,7 +133,7 @@ fn rows_of_one_key_are_written_in_the_order_of_the_file() {
     for mode in ["upsert", "merge"] {
         let place = Place::new("in-order.csv", values_in_order());
         on_disk(&place.directory.path().join("store"), async |store| {
-            index_by_value(store, "Imported").await
+            index_by_value(store, "Imported").await;
         });
         place
             .import(&["--mode", mode])

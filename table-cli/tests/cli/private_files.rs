@@ -39,9 +39,9 @@ fn modes(directory: &Path, found: &mut Vec<(bool, u32)>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            modes(&path, found)
+            modes(&path, found);
         } else {
-            found.push((false, mode(&path)))
+            found.push((false, mode(&path)));
         }
     }
 }

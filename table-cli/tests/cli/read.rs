@@ -10,7 +10,7 @@ use crate::support::{embedded, employees, fill, of_every_type, on_disk, served, 
 fn list_prints_the_tables_that_have_the_prefix() {
     let (directory, store) = embedded(employees());
     on_disk(directory.path(), async |store| {
-        fill(&store, "Orders", []).await
+        fill(&store, "Orders", []).await;
     });
     tables()
         .args(["list", &store])

@@ -96,7 +96,7 @@ pub(crate) fn employees() -> [Entity; 3] {
 pub(crate) fn embedded(entities: impl IntoIterator<Item = Entity>) -> (TempDir, String) {
     let directory = tempfile::tempdir().expect("a directory");
     on_disk(directory.path(), async |store| {
-        fill(&store, "Employees", entities).await
+        fill(&store, "Employees", entities).await;
     });
     let name = format!("embedded:{}", directory.path().display());
     (directory, name)

@@ -27,7 +27,7 @@ fn once(store: &str, arguments: &[&str]) -> assert_cmd::Command {
 fn tables_in_order_are_healthy() {
     let (directory, store) = indexed(employees());
     on_disk(directory.path(), async |store| {
-        fill(&store, "Orders", employees()).await
+        fill(&store, "Orders", employees()).await;
     });
     let before = keys(directory.path());
     let first = once(&store, &[]).assert().success();

@@ -55,7 +55,7 @@ impl fmt::Display for KeyTemplate {
         for segment in self.segments() {
             match segment {
                 KeySegment::Literal(text) => {
-                    f.write_str(&text.replace('{', "{{").replace('}', "}}"))?
+                    f.write_str(&text.replace('{', "{{").replace('}', "}}"))?;
                 }
                 KeySegment::Part(part) => part.fmt(f)?,
             }
@@ -176,7 +176,7 @@ fn parse_part(text: &str) -> Result<TemplatePart, String> {
                 (Some(count), ..) => {
                     transforms.push(Transform::Prefix(count.parse().map_err(|_| {
                         format!("`{word}`: write `prefix(3)` for three characters")
-                    })?))
+                    })?));
                 }
                 (_, Some(encoding), _) if at == 0 => part.encoding = encoding,
                 (.., Some(width)) if part.width.is_none() => part.width = Some(width),

@@ -352,7 +352,7 @@ impl PartialEq for Filter {
         while let Some((a, b)) = pending.pop() {
             match (a.node(), b.node()) {
                 (And(a1, a2), And(b1, b2)) | (Or(a1, a2), Or(b1, b2)) => {
-                    pending.extend([(a2, b2), (a1, b1)])
+                    pending.extend([(a2, b2), (a1, b1)]);
                 }
                 (Not(a), Not(b)) => pending.push((a, b)),
                 (
@@ -534,10 +534,10 @@ impl Filter {
                     results.push(row.compares(property, *comparison, value));
                 }
                 FilterNode::And(a, b) => {
-                    steps.extend([Step::And, Step::Evaluate(b), Step::Evaluate(a)])
+                    steps.extend([Step::And, Step::Evaluate(b), Step::Evaluate(a)]);
                 }
                 FilterNode::Or(a, b) => {
-                    steps.extend([Step::Or, Step::Evaluate(b), Step::Evaluate(a)])
+                    steps.extend([Step::Or, Step::Evaluate(b), Step::Evaluate(a)]);
                 }
                 FilterNode::Not(inner) => steps.extend([Step::Not, Step::Evaluate(inner)]),
             }

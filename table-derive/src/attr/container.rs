@@ -92,7 +92,7 @@ impl Container {
             "previous" => set_setting(&mut self.previous, item.ty(errors), item, errors),
             "rename_all" => set_setting(&mut self.rename_all, case(item, errors), item, errors),
             "partition_key" => {
-                set_setting(&mut self.partition_key, item.string(errors), item, errors)
+                set_setting(&mut self.partition_key, item.string(errors), item, errors);
             }
             "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
             "discriminator" => {

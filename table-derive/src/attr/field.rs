@@ -82,15 +82,15 @@ impl FieldAttrs {
                 }
                 Some("row_key") => set_attribute(&mut out.row_key, key(attr, errors), attr, errors),
                 Some("encrypt") => {
-                    set_attribute(&mut out.encrypt, bare(attr, errors), attr, errors)
+                    set_attribute(&mut out.encrypt, bare(attr, errors), attr, errors);
                 }
                 Some("large") => set_attribute(&mut out.large, large(attr, errors), attr, errors),
                 Some("etag") => set_attribute(&mut out.etag, bare(attr, errors), attr, errors),
                 Some("timestamp") => {
-                    set_attribute(&mut out.timestamp, bare(attr, errors), attr, errors)
+                    set_attribute(&mut out.timestamp, bare(attr, errors), attr, errors);
                 }
                 Some("expires") => {
-                    set_attribute(&mut out.expires, bare(attr, errors), attr, errors)
+                    set_attribute(&mut out.expires, bare(attr, errors), attr, errors);
                 }
                 Some("deleted_at") => {
                     set_attribute(&mut out.deleted_at, deleted_at(attr, errors), attr, errors);

@@ -119,7 +119,7 @@ impl IndexAttr {
         match item.name().as_str() {
             "row_key" => set_setting(&mut self.row_key, item.string(errors), item, errors),
             "partition_key" => {
-                set_setting(&mut self.partition_key, item.string(errors), item, errors)
+                set_setting(&mut self.partition_key, item.string(errors), item, errors);
             }
             "table" => set_setting(&mut self.table, item.string(errors), item, errors),
             "payload" => set_setting(&mut self.payload, payload(item, errors), item, errors),

@@ -46,7 +46,7 @@ impl Writer {
                     Message::Change(job) => next = self.batch(job),
                     // The guard lives until the compaction is done: no backup holds a snapshot for which `take_database` would wait.
                     Message::Compact(reply, _guard) => {
-                        reply.send(self.compact().map_err(Into::into))
+                        reply.send(self.compact().map_err(Into::into));
                     }
                     Message::Watch(reply) => reply.send(Ok(self.changes.watch())),
                     Message::Pin(reply, include_engine_tables) => {

@@ -174,7 +174,7 @@ pub(crate) async fn run_while_hidden<T>(
             Err(_) => match queue.renew(receipt, visibility).await {
                 Ok(renewed) => *receipt = renewed,
                 Err(error) => {
-                    tracing::debug!(%error, "the visibility of a message was not renewed")
+                    tracing::debug!(%error, "the visibility of a message was not renewed");
                 }
             },
         }

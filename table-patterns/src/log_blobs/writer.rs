@@ -271,7 +271,7 @@ impl LogTask {
         self.unsynced += 1;
         match self.options.sync {
             LogSync::Every(records) if self.unsynced >= u64::from(records.max(1)) => {
-                self.waiting.push(done)
+                self.waiting.push(done);
             }
             _ => drop(done.send(Ok(()))),
         }
@@ -312,7 +312,7 @@ impl LogTask {
         match &result {
             Ok(()) => self.unsynced = self.buffers.records(),
             Err(error) => {
-                tracing::warn!("the log of {} could not be stored: {error}", self.service)
+                tracing::warn!("the log of {} could not be stored: {error}", self.service);
             }
         }
         waiting

@@ -264,7 +264,7 @@ fn check_plain(
     set.iter().for_each(|property| {
         changed
             .properties_mut()
-            .set(property.name(), property.value().to_owned())
+            .set(property.name(), property.value().to_owned());
     });
     // Both: the change may take the entity out of an index, or bring it into one.
     [entity, &changed].into_iter().try_for_each(|entity| {

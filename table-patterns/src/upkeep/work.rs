@@ -449,7 +449,7 @@ impl<'a> Work<'a> {
             .map(|stored| stored.name().to_owned())
             .collect();
         self.update_table(table, |table| {
-            table.expiry.get_or_insert_default().types = types
+            table.expiry.get_or_insert_default().types = types;
         });
         let Some(every) = self.upkeep.expire_every.filter(|_| !self.is_stopped()) else {
             return Ok(());
@@ -469,7 +469,7 @@ impl<'a> Work<'a> {
         let mut due = (!expiries.is_empty()).then_some(Due::UntrustedExpiry(expiries));
         if trusted.is_empty() {
             self.update_table(table, |table| {
-                table.expiry.get_or_insert_default().due = due
+                table.expiry.get_or_insert_default().due = due;
             });
             return Ok(());
         }
@@ -833,7 +833,7 @@ impl<'a> Work<'a> {
             until_empty(|| coordinator.run_once(self.upkeep.tickets.at_a_time)).await
         {
             self.update_transactions(coordinator.table(), |report| {
-                report.queue_error = Some(error)
+                report.queue_error = Some(error);
             });
         }
     }
@@ -845,7 +845,7 @@ impl<'a> Work<'a> {
             if let Err(error) = coordinator.run(at_a_time, idle, self.until_stopped()).await {
                 tracing::warn!(%error, table = %coordinator.table(), "transactions are not worked on");
                 self.update_transactions(coordinator.table(), |report| {
-                    report.queue_error = Some(error)
+                    report.queue_error = Some(error);
                 });
                 self.pause(self.upkeep.every).await;
             }

@@ -58,7 +58,7 @@ pub(crate) fn entity_document(
 ) -> Vec<u8> {
     let projection = format.projection(select);
     Writer::document(format, table.as_str(), &projection, |out| {
-        out.entity(table, entity, select)
+        out.entity(table, entity, select);
     })
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn entities_page(
     out.bytes.reserve(ENTITY_BYTES * entities.len());
     let set = format!("{table}{}", format.projection(select));
     out.page(&set, entities, |out, entity| {
-        out.entity(table, entity, select)
+        out.entity(table, entity, select);
     });
     out.bytes
 }
@@ -258,7 +258,7 @@ impl<'a> Writer<'a> {
             ValueRef::Double(v) if v.is_finite() => self.member(name, &v),
             ValueRef::Double(v) if v.is_nan() => self.member(name, "NaN"),
             ValueRef::Double(v) => {
-                self.member(name, if v > 0.0 { "Infinity" } else { "-Infinity" })
+                self.member(name, if v > 0.0 { "Infinity" } else { "-Infinity" });
             }
             ValueRef::DateTime(v) => self.member(name, &shown_time(&v.to_string())),
             ValueRef::Guid(v) => self.member(name, &v.to_string()),

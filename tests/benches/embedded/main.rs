@@ -81,7 +81,7 @@ fn measure(criterion: &mut Criterion, runtime: &Runtime, direct: &Direct, ours: 
     group.throughput(criterion::Throughput::Elements(ROWS.into()));
     group.bench_function("redb", |b| b.iter(|| direct.scan(CARRIERS[3])));
     group.bench_function("embedded", |b| {
-        b.iter(|| runtime.block_on(ours.scan(CARRIERS[3])))
+        b.iter(|| runtime.block_on(ours.scan(CARRIERS[3])));
     });
     group.finish();
 

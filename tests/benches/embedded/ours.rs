@@ -54,7 +54,7 @@ impl Ours {
         flights.iter().for_each(|f| {
             group
                 .push(Operation::Insert(f.to_entity().unwrap()))
-                .unwrap()
+                .unwrap();
         });
         self.store.transact(&self.table, group).await.unwrap();
     }

@@ -218,7 +218,7 @@ fn point_gets(
 ) -> (f64, f64) {
     let redb = |_| {
         keys.iter()
-            .for_each(|(_, key)| drop(black_box(direct.get(key))))
+            .for_each(|(_, key)| drop(black_box(direct.get(key))));
     };
     compare(keys.len() as u32, redb, |_| get_all(runtime, ours, keys))
 }
@@ -259,7 +259,7 @@ fn groups(runtime: &Runtime, direct: &Direct, ours: &Ours) -> (f64, f64) {
     let redb = |round: usize| {
         batch(round)
             .chunks(100)
-            .for_each(|group| direct.insert(group))
+            .for_each(|group| direct.insert(group));
     };
     let library = |round: usize| {
         let flights = batch(round);

@@ -104,10 +104,10 @@ fn check_outcomes(
         let is_there = found.contains_key(&outcome.key);
         match outcome.result.as_ref().map_err(table_core::Error::outcome) {
             Ok(_) | Err(Outcome::Applied) => {
-                assert!(is_there, "{run}: {outcome:?}, but the row is missing")
+                assert!(is_there, "{run}: {outcome:?}, but the row is missing");
             }
             Err(Outcome::NotApplied) => {
-                assert!(!is_there, "{run}: {outcome:?}, but the row is stored")
+                assert!(!is_there, "{run}: {outcome:?}, but the row is stored");
             }
             Err(Outcome::Ambiguous) => {}
         }
@@ -195,7 +195,7 @@ pub(crate) async fn crashed_copies_continue_at_their_progress(harness: &Harness)
         ("copy under retries", retrying as fn() -> BulkOptions),
     ] {
         run_with_faults(harness, path, async |run| {
-            copy_with_faults(harness, run, options()).await
+            copy_with_faults(harness, run, options()).await;
         })
         .await;
     }

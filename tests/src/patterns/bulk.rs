@@ -74,7 +74,7 @@ pub(crate) async fn everything_is_written(harness: &Harness) {
         requests
             .entry(o.request)
             .or_default()
-            .push(o.key.partition())
+            .push(o.key.partition());
     });
     assert_eq!(outcomes.len(), rows);
     assert!(outcomes.iter().all(|o| {

@@ -342,9 +342,9 @@ pub(crate) async fn entities_agree_with_a_map(harness: &Harness) {
                 assert_eq!(changed.await.is_ok(), known.is_some());
                 if let Some(known) = known {
                     if remove {
-                        drop(known.remove(&name))
+                        drop(known.remove(&name));
                     } else {
-                        drop(known.insert(name, value.into()))
+                        drop(known.insert(name, value.into()));
                     }
                 }
             }

@@ -195,7 +195,7 @@ fn indexes(names: Names, knows: Knows) -> Vec<Index> {
         Knows::Three => {}
         Knows::Late => indexes.push(by_city("late", names.table("Late"))),
         Knows::LateUnique => {
-            indexes.push(by_name("late", names.table("Late")).unique_within_table())
+            indexes.push(by_name("late", names.table("Late")).unique_within_table());
         }
     }
     indexes

@@ -64,7 +64,7 @@ async fn write_forever(store: &EmbeddedStore, partition: &str) {
         (0..GROUP).for_each(|k| {
             group
                 .push(Operation::Insert(row(format!("g{n:06}_{k}"))))
-                .unwrap()
+                .unwrap();
         });
         let keys: Vec<_> = group
             .operations()

@@ -430,9 +430,9 @@ async fn the_json_of_an_entity_has_at_most_one_mebibyte() {
     while too_many - most > 1 {
         let middle = usize::midpoint(most, too_many);
         if encode_entity(&row(middle)).len() <= 1 << 20 {
-            most = middle
+            most = middle;
         } else {
-            too_many = middle
+            too_many = middle;
         }
     }
     assert!((767 << 10..768 << 10).contains(&most), "{most}");

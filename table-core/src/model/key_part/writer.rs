@@ -149,9 +149,9 @@ pub(super) fn push_text(out: &mut String, text: &str, separator: Option<char>) {
     }
     for c in text.chars() {
         if must_escape(c, separator) {
-            push_escaped(out, c)
+            push_escaped(out, c);
         } else {
-            out.push(c)
+            out.push(c);
         }
     }
 }

@@ -85,7 +85,7 @@ fn apply(properties: &mut Properties, step: Step) {
             assert_eq!(properties.remove(&name(n)), there);
         }
         Step::Merge(patch) => {
-            properties.merge(&patch.into_iter().map(|(n, v)| (name(n), v)).collect())
+            properties.merge(&patch.into_iter().map(|(n, v)| (name(n), v)).collect());
         }
         Step::RetainUnmarked => properties.retain(|p| !p.is_encrypted()),
         Step::Clear => properties.clear(),

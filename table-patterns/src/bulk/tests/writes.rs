@@ -129,7 +129,7 @@ async fn an_operation_larger_than_any_group_does_not_fail_the_others() -> Result
         let mut row = reading(partition, 999)?;
         (0..90).for_each(|n| {
             row.properties_mut()
-                .set(&format!("P{n}"), "x".repeat(50_000))
+                .set(&format!("P{n}"), "x".repeat(50_000));
         });
         Ok((rig.table.clone(), Operation::Insert(row)))
     };

@@ -359,7 +359,7 @@ impl<T: TableEntity> LargeTable<T> {
             match self.row(&key).await? {
                 // Another writer has changed the row. The store has compared only the old row with the filter.
                 Some(changed) if filter.is_none_or(|filter| filter.matches(&changed)) => {
-                    now = changed
+                    now = changed;
                 }
                 _ => return Ok(None),
             }

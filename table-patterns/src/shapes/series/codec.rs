@@ -47,7 +47,7 @@ impl<V: Property> SlotCodec<V> for Plain {
             assert!(
                 !V::OPTIONAL,
                 "a slot without a value is missing: use the type without `Option`"
-            )
+            );
         };
         vec![""]
     }

@@ -318,7 +318,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             match self.delete_rows(series).await {
                 // Another process has deleted some of the rows. The rest is read again.
                 Err(error) if error.is_conflict() && self.layout.rows() > 1 => {
-                    conflicts.wait(error).await?
+                    conflicts.wait(error).await?;
                 }
                 // After a lost answer, a missing row may be the row that this call has deleted: that error stays ambiguous.
                 Err(error) if error.is_gone() => return Ok(false),

@@ -548,7 +548,7 @@ impl<T: FromEntity> TimeSlices<T> {
             let table = self.shared.table(name, generation)?;
             match self.shared.store.create_table_if_missing(&table).await {
                 Err(error) if is_being_deleted(&error) && generation < GENERATIONS => {
-                    generation += 1
+                    generation += 1;
                 }
                 created => return created.and_then(|_| self.shared.slice(&table)),
             }

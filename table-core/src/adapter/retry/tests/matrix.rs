@@ -173,7 +173,7 @@ async fn lost_table_operations_are_repeated_or_ambiguous() {
             match result {
                 Ok(_) => assert!(certain),
                 Err(error) => {
-                    assert!(!certain && error.is_ambiguous() && !error.is_already_exists())
+                    assert!(!certain && error.is_ambiguous() && !error.is_already_exists());
                 }
             }
         }

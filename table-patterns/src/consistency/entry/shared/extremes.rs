@@ -150,9 +150,9 @@ impl Extremes {
     pub(super) fn add(&mut self, other: &Self, sign: i64) {
         for (value, count) in &other.values {
             if sign >= 0 {
-                self.insert(*value, *count)
+                self.insert(*value, *count);
             } else {
-                self.remove(*value, *count)
+                self.remove(*value, *count);
             }
         }
         if sign >= 0 && other.has_more {

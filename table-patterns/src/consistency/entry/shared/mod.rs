@@ -81,7 +81,7 @@ impl Merge {
         // The changes are in the order of their rows, so two copies into one entity follow each other.
         match all.last_mut() {
             Some(last) if last.at == merge.at && last.copies() && merge.copies() => {
-                last.also.push(merge)
+                last.also.push(merge);
             }
             _ => all.push(merge),
         }

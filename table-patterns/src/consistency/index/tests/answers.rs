@@ -188,7 +188,7 @@ async fn rows_without_etags_are_not_written() -> Result<()> {
             assert!(
                 error.to_string().contains("without an ETag"),
                 "{index:?}: {error}"
-            )
+            );
         };
         is_refused(people.scrub("city", ScrubMode::Repair).await.unwrap_err());
         if index.shape().is_shared() {
