@@ -172,6 +172,7 @@ impl ImportArgs {
         // The names in the manifest and in the file of keys. A file of entities does not have them.
         let encrypted: Vec<_> = open
             .store
+            .context()
             .encrypted_names(table)
             .in_every_row()
             .map(str::to_owned)

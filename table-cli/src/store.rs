@@ -17,9 +17,7 @@ use table_core::adapter::{RequestMeter, RetryPolicy, StoreBuilder};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::TableName;
-use table_core::store::{
-    Error, ErrorKind, ManifestCache, ServiceProfile, TableStore, TableStoreExt as _,
-};
+use table_core::store::{Error, ErrorKind, ServiceProfile, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
 
 use crate::emulator::Emulator;
@@ -438,7 +436,7 @@ pub(crate) async fn manifest(
     store: &dyn TableStore,
     table: &TableName,
 ) -> Result<Arc<Manifest>, Error> {
-    let manifest = ManifestCache::for_store(store).get(store, table).await;
+    let manifest = store.manifest(table).await;
     manifest.map_err(|error| match error.kind() {
         ErrorKind::Forbidden(reason) => Error::from(ErrorKind::Forbidden(format!(
             "{reason}; the command reads the manifest of '{table}' first: give `tables sas` the option --with-manifest"

@@ -13,7 +13,7 @@ use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, Entity, IfMatch, TableName, Ticks};
 use table_core::store::{
-    BulkSummary, Conflicts, LocalChange, LocalWriters, ManifestCache, MovedCopy, Result,
+    BulkSummary, Conflicts, LocalChange, LocalWriters, MovedCopy, Result, TableStoreExt as _,
 };
 use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::upgrade::UpgradePage;
@@ -127,16 +127,14 @@ fn adapters(faulty: &Faulty<MemoryStore>, meter: &RequestMeter) {
 }
 
 fn manifests(
-    (store, table, cache): (&MemoryStore, &TableName, &ManifestCache),
+    (store, table): (&MemoryStore, &TableName),
     writers: &LocalWriters,
     change: &LocalChange,
 ) {
     send(Manifest::load(store, table));
-    send(cache.get(store, table));
-    send(cache.plain_write(store, table));
-    send(permit_registered(store, cache, table, Row::SCHEMA, |_| {
-        Ok(None)
-    }));
+    send(store.manifest(table));
+    send(store.plain_write(table));
+    send(permit_registered(store, table, Row::SCHEMA, |_| Ok(None)));
     send(writers.until_idle("a build"));
     send(writers.until_follow_ups_end());
     send(change.known());

@@ -9,8 +9,8 @@ use table_core::engine;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result,
-    ServiceProfile, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, StoreContext,
+    TableStore, Written,
 };
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
@@ -131,8 +131,9 @@ impl EmbeddedStore {
     /// Fails if the disk failed. With [`Durability::Relaxed`](crate::Durability), the last writes may then be
     /// lost.
     pub async fn close(&self) -> Result<()> {
-        let writers = self.inner.queue.writers();
-        if !writers.has_no_follow_ups() {
+        if let Some(writers) = self.context().local_writers()
+            && !writers.has_no_follow_ups()
+        {
             // The bound matters only if the runtime of the work does not run: what is not done is left to recovery.
             drop(timeout(FOLLOW_UP_TIMEOUT, writers.until_follow_ups_end()).await);
         }
@@ -297,8 +298,7 @@ impl TableStore for EmbeddedStore {
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
-        let queue = &self.inner.queue;
-        let new = queue.manifests().new_table(table, Some(queue.writers()));
+        let new = self.context().new_table(table);
         self.request(Request::CreateTable(table.clone()))
             .await
             .map(|_| new.created())
@@ -394,11 +394,7 @@ impl TableStore for EmbeddedStore {
     }
 
     /// The directory is locked: while this process may write, no other process can.
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        Some(Arc::clone(self.inner.queue.writers()))
-    }
-
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        Some(Arc::clone(self.inner.queue.manifests()))
+    fn context(&self) -> &StoreContext {
+        self.inner.queue.context()
     }
 }

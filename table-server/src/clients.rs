@@ -14,8 +14,8 @@ use table_core::manifest::{Consent, IndexDefinition, Layout, Manifest, StoredInd
 use table_core::model::{Entity, INDEX_NAME, Key, RowKind, SYSTEM_PREFIX, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, TableStore,
-    Written,
+    Error, ErrorKind, GroupTransaction, Operation, Outcome, PlainWrite, TableStore,
+    TableStoreExt as _, Written,
 };
 
 /// How many pages of the store without a visible row a query reads, before it answers with an empty page and a continuation token.
@@ -53,7 +53,6 @@ enum Knowledge {
 #[derive(Clone, Debug)]
 pub(crate) struct ClientStore {
     store: Arc<dyn TableStore>,
-    manifests: Arc<ManifestCache>,
     /// `None`: writes that indexes or layouts need are refused.
     maintainer: Option<Arc<dyn Maintainer>>,
     knowledge: Knowledge,
@@ -62,10 +61,8 @@ pub(crate) struct ClientStore {
 impl ClientStore {
     /// For clients that know nothing of manifests.
     pub(crate) fn new(store: Arc<dyn TableStore>, maintainer: Option<Arc<dyn Maintainer>>) -> Self {
-        let manifests = ManifestCache::for_store(&*store);
         Self {
             store,
-            manifests,
             maintainer,
             knowledge: Knowledge::Nothing,
         }
@@ -298,7 +295,7 @@ fn without_index_name(select: Option<&Select>, entity: &mut Entity) {
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for ClientStore {
     forward_to_store!(self => self.store;
-        profile, create_table, list_tables, declare_encrypted, encrypted_names, local_writers, now);
+        profile, create_table, list_tables, context);
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         let deleted = self.store.delete_table(table).await;
@@ -385,7 +382,7 @@ impl TableStore for ClientStore {
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         // Kept until the write is done: a change of the manifest waits for it.
-        let permit = self.manifests.plain_write(&*self.store, table).await?;
+        let permit = self.plain_write(table).await?;
         let Some(maintenance) =
             self.maintenance(table, &permit, std::slice::from_ref(&operation))?
         else {
@@ -402,15 +399,11 @@ impl TableStore for ClientStore {
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        let permit = self.manifests.plain_write(&*self.store, table).await?;
+        let permit = self.plain_write(table).await?;
         let Some(maintenance) = self.maintenance(table, &permit, group.operations())? else {
             return self.store.transact(table, group).await;
         };
         drop(permit);
         maintain(maintenance, table.clone(), group.into_operations()).await
-    }
-
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        Some(Arc::clone(&self.manifests))
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Indexes {
 impl Indexes {
     pub(crate) fn new(store: Arc<dyn TableStore>) -> Result<Self> {
         let mut options = IndexOptions::default();
-        if store.local_writers().is_some() {
+        if store.context().local_writers().is_some() {
             // Recovery waits for the longest lease: seconds are enough for a store of this process, also on a slow disk.
             options.timing = Timing::new(
                 Duration::from_secs(12),

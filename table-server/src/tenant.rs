@@ -30,7 +30,7 @@ pub(crate) struct Tenant {
 impl Tenant {
     fn new(account: Account, store: Arc<dyn TableStore>, table_lock: Arc<Mutex<()>>) -> Self {
         // From now on, clients in other processes write through this server, and the register of local writers does not know their writes.
-        if let Some(writers) = store.local_writers() {
+        if let Some(writers) = store.context().local_writers() {
             writers.serve();
         }
         let settings = Arc::new(Settings::new(Arc::clone(&store)));
@@ -220,6 +220,7 @@ mod tests {
         let store = MemoryStore::new();
         let is_served = || {
             store
+                .context()
                 .local_writers()
                 .is_some_and(|writers| writers.is_served())
         };

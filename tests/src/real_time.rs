@@ -53,7 +53,7 @@ impl RealTimeStore {
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for RealTimeStore {
     forward_to_store!(self => self.0;
-        profile, declare_encrypted, encrypted_names, local_writers, manifests, now);
+        profile, context);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let (store, table) = (self.0.clone(), table.clone());

@@ -146,7 +146,7 @@ macro_rules! impl_table_store {
             }
 
             table_core::forward_to_store!(self => self.inner();
-                declare_encrypted, encrypted_names, local_writers, manifests, now);
+        context);
         }
     };
 }

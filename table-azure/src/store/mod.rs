@@ -15,7 +15,8 @@ use table_core::adapter::TraceKeys;
 use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{
-    ErrorKind, GroupTransaction, ManifestCache, Operation, ServiceProfile, TableStore, Written,
+    ErrorKind, GroupTransaction, ManifestCache, Operation, ServiceProfile, StoreContext,
+    TableStore, Written,
 };
 use tokio::sync::Semaphore;
 
@@ -47,7 +48,7 @@ pub struct AzureTableStore {
     client: Arc<Client>,
     /// The account key, which also signs SAS; `None` for stores with tokens or a SAS.
     key: Option<SharedKey>,
-    manifests: Arc<ManifestCache>,
+    context: StoreContext,
 }
 
 impl AzureTableStore {
@@ -146,7 +147,8 @@ impl AzureTableStore {
     /// ```
     #[must_use]
     pub fn unmanaged(mut self) -> Self {
-        self.manifests = Arc::new(ManifestCache::unmanaged(&self.client.profile));
+        let manifests = Arc::new(ManifestCache::unmanaged(&self.client.profile));
+        self.context = StoreContext::with_manifests(manifests);
         self
     }
 
@@ -215,11 +217,10 @@ impl AzureTableStore {
             traced,
             on_response: options.on_response,
         };
-        let manifests = Arc::new(ManifestCache::new(&client.profile));
         Ok(Self {
+            context: StoreContext::new(&client.profile),
             client: Arc::new(client),
             key: None,
-            manifests,
         })
     }
 }
@@ -239,7 +240,7 @@ impl TableStore for AzureTableStore {
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
-        let new = self.manifests.new_table(table, None);
+        let new = self.context.new_table(table);
         self.client
             .create_table(table)
             .await
@@ -248,7 +249,7 @@ impl TableStore for AzureTableStore {
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         // Kept until the answer: another task could read and cache the old manifest while the request is under way.
-        let _change = self.manifests.change(table);
+        let _change = self.context.manifests().change(table);
         self.client.delete_table(table).await
     }
 
@@ -288,17 +289,23 @@ impl TableStore for AzureTableStore {
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        let _change = self.manifests.change_of(table, operation.key().partition());
+        let _change = self
+            .context
+            .manifests()
+            .change_of(table, operation.key().partition());
         self.client.write(table, &operation).await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        let _change = self.manifests.change_of(table, group.partition().as_str());
+        let _change = self
+            .context
+            .manifests()
+            .change_of(table, group.partition().as_str());
         self.client.transact(table, &group).await
     }
 
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        Some(Arc::clone(&self.manifests))
+    fn context(&self) -> &StoreContext {
+        &self.context
     }
 }
 

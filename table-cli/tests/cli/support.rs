@@ -229,7 +229,11 @@ pub(crate) fn interrupt_build(directory: &Path) {
     on_disk(directory, async |store| {
         let shared = store.into_shared();
         // As if a server had the store open: the build waits, and does not end in this process.
-        shared.local_writers().expect("an embedded store").serve();
+        shared
+            .context()
+            .local_writers()
+            .expect("an embedded store")
+            .serve();
         let opened =
             IndexedEntities::open(shared.clone(), table, vec![by_age()], IndexOptions::local())
                 .await;

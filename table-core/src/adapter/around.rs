@@ -104,7 +104,7 @@ macro_rules! impl_around {
             }
 
             $crate::forward_to_store!(self => self.store;
-                profile, declare_encrypted, encrypted_names, local_writers, manifests, now);
+        profile, context);
         }
     };
 }

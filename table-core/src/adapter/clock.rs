@@ -1,11 +1,10 @@
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::forward_to_store;
 use crate::model::Ticks;
-use crate::store::TableStore;
+use crate::store::{StoreContext, TableStore};
 
 /// A store with another clock: by it, entities of a type with `#[expires]` expire. The times that the store gives to its rows do not change.
 ///
@@ -43,16 +42,14 @@ use crate::store::TableStore;
 /// ```
 pub struct WithClock<S> {
     store: S,
-    clock: Arc<dyn Fn() -> Ticks + Send + Sync>,
+    context: StoreContext,
 }
 
 impl<S: TableStore> WithClock<S> {
     /// Wraps a store. `clock` returns the present time.
     pub fn new(store: S, clock: impl Fn() -> Ticks + Send + Sync + 'static) -> Self {
-        Self {
-            store,
-            clock: Arc::new(clock),
-        }
+        let context = store.context().clone().with_clock(clock);
+        Self { store, context }
     }
 }
 
@@ -68,10 +65,9 @@ impl<S: fmt::Debug> fmt::Debug for WithClock<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for WithClock<S> {
     forward_to_store!(self => self.store;
-        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact,
-        declare_encrypted, encrypted_names, local_writers, manifests);
+        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact);
 
-    fn now(&self) -> Ticks {
-        (self.clock)()
+    fn context(&self) -> &StoreContext {
+        &self.context
     }
 }

@@ -10,7 +10,10 @@ use tokio::time::timeout;
 use crate::forward_to_store;
 use crate::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
-use crate::store::{Error, ErrorKind, Result, ServiceProfile, TableStore};
+use crate::store::{
+    EncryptedNames, EncryptedProperties, Error, ErrorKind, Result, ServiceProfile, StoreContext,
+    TableStore,
+};
 
 /// A store that reads from a second copy of the data when the first copy fails or is slow. Writes go to the first copy.
 ///
@@ -57,6 +60,7 @@ pub struct Failover<P, S> {
     primary: P,
     secondary: S,
     profile: ServiceProfile,
+    context: StoreContext,
     after: Option<Duration>,
     sources: ReadSources,
 }
@@ -105,7 +109,15 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
                 profile.name, other.name
             )));
         }
+        let encryption = OfBoth {
+            primary: primary.context().clone(),
+            secondary: secondary.context().clone(),
+        };
         Ok(Self {
+            context: primary
+                .context()
+                .clone()
+                .with_encryption(Arc::new(encryption)),
             primary,
             secondary,
             profile,
@@ -271,7 +283,7 @@ fn marked<T>((mut page, copy): (Page<T>, ReadFrom)) -> Page<T> {
 #[deny(clippy::missing_trait_methods)]
 impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
     forward_to_store!(self => self.primary;
-        create_table, delete_table, write, transact, encrypted_names, local_writers, manifests, now);
+        create_table, delete_table, write, transact);
 
     fn profile(&self) -> &ServiceProfile {
         &self.profile
@@ -340,8 +352,24 @@ impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
         })
     }
 
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+    fn context(&self) -> &StoreContext {
+        &self.context
+    }
+}
+
+/// The encrypted properties of the two copies: names that a type declares are declared in both, and writes go to the primary.
+struct OfBoth {
+    primary: StoreContext,
+    secondary: StoreContext,
+}
+
+impl EncryptedProperties for OfBoth {
+    fn declare(&self, table: &TableName, names: &[&str]) {
         self.primary.declare_encrypted(table, names);
         self.secondary.declare_encrypted(table, names);
+    }
+
+    fn names(&self, table: &TableName) -> EncryptedNames {
+        self.primary.encrypted_names(table)
     }
 }

@@ -11,8 +11,8 @@ use crate::engine::{self, Change, Scan, ScanStep, Stamp, apply_group, apply_to, 
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
 use crate::store::{
-    ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile,
-    TableStore, Written,
+    ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, StoreContext, TableStore,
+    Written,
 };
 
 /// An in-memory [`TableStore`] with the semantics of the service. For tests, caches
@@ -48,8 +48,7 @@ struct Shared {
     tables: RwLock<BTreeMap<String, Arc<MemoryTable>>>,
     /// The version number of the last write to any table.
     version: AtomicU64,
-    writers: Arc<LocalWriters>,
-    manifests: Arc<ManifestCache>,
+    context: StoreContext,
 }
 
 impl Default for MemoryStore {
@@ -67,11 +66,10 @@ impl MemoryStore {
     /// Creates an empty store with other limits. It always sorts.
     pub fn with_profile(profile: ServiceProfile) -> Self {
         let shared = Shared {
-            manifests: Arc::new(ManifestCache::new(&profile)),
+            context: StoreContext::new(&profile).with_local_writers(Arc::default()),
             profile,
             tables: RwLock::default(),
             version: AtomicU64::new(0),
-            writers: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -113,10 +111,7 @@ impl TableStore for MemoryStore {
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         use std::collections::btree_map::Entry;
-        let new = self
-            .shared
-            .manifests
-            .new_table(table, Some(&self.shared.writers));
+        let new = self.shared.context.new_table(table);
         let mut tables = self
             .shared
             .tables
@@ -137,7 +132,7 @@ impl TableStore for MemoryStore {
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         // Kept to the end of the function: the cache forgets the manifest before and after the table is removed.
-        let _change = self.shared.manifests.change(table);
+        let _change = self.shared.context.manifests().change(table);
         let mut tables = self
             .shared
             .tables
@@ -210,7 +205,8 @@ impl TableStore for MemoryStore {
         // Kept to the end of the function, as in `delete_table`.
         let _change = self
             .shared
-            .manifests
+            .context
+            .manifests()
             .change_of(table, operation.key().partition());
         let table = self.table(table)?;
         let mut rows = table.write();
@@ -231,7 +227,8 @@ impl TableStore for MemoryStore {
         engine::check_group(&self.shared.profile, &group)?;
         let _change = self
             .shared
-            .manifests
+            .context
+            .manifests()
             .change_of(table, group.partition().as_str());
         let table = self.table(table)?;
         let mut rows = table.write();
@@ -250,12 +247,8 @@ impl TableStore for MemoryStore {
         Ok(written)
     }
 
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        Some(Arc::clone(&self.shared.writers))
-    }
-
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        Some(Arc::clone(&self.shared.manifests))
+    fn context(&self) -> &StoreContext {
+        &self.shared.context
     }
 }
 

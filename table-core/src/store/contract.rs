@@ -3,13 +3,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written,
-};
+use super::{GroupTransaction, Operation, Result, ServiceProfile, StoreContext, Written};
 use crate::forward_to_store;
-use crate::model::{Entity, Key, TableName, Ticks};
+use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
-use crate::store::ManifestCache;
 
 /// A store of tables. Backends and adapters implement this trait; programs use it through
 /// [`TableStoreExt`](super::TableStoreExt) and [`Table`](crate::typed::Table).
@@ -32,9 +29,9 @@ use crate::store::ManifestCache;
 /// refused before it is sent.
 ///
 /// # Encryption
-/// A store whose profile does not encrypt refuses marked properties. Typed tables call
-/// [`declare_encrypted`](Self::declare_encrypted) with the names that they mark, before the first request. A store that
-/// encrypts returns the names that it encrypts from [`encrypted_names`](Self::encrypted_names), so that the layers above
+/// A store whose profile does not encrypt refuses marked properties. Typed tables
+/// [declare](StoreContext::declare_encrypted) the names that they mark, before the first request. The
+/// [context](Self::context) of a store that encrypts has [the names](StoreContext::encrypted_names), so that the layers above
 /// do not copy the plaintext of these properties into keys, index entries or messages.
 ///
 /// # Cancellation
@@ -104,51 +101,14 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     /// Writes several entities of one partition, all or none. 1 request. Returns the answers in the group's order.
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>>;
 
-    /// Declares that entities of the table have these properties encrypted. Typed tables call it when they are opened.
-    /// Sends no request. A store that encrypts then refuses filters on these properties and plaintext in them. Other
-    /// stores ignore the call.
-    fn declare_encrypted(&self, _table: &TableName, _names: &[&str]) {}
-
-    /// Returns the names of the properties that the store encrypts in a table, by its rules and by the marks that it
-    /// knows. Sends no request. Empty for a store that does not encrypt.
-    ///
-    /// Code that derives rows, keys, messages or blobs from an entity must call this first. It marks these
-    /// properties, or refuses to derive from them.
-    fn encrypted_names(&self, _table: &TableName) -> EncryptedNames {
-        EncryptedNames::default()
-    }
-
-    /// Returns the register of this process's writes, if no other process can write the store; `None` for every service.
-    /// Sends no request.
-    ///
-    /// With a register, a change of an index state waits only for the writes in flight. Without one it waits for
-    /// the longest time that a write of any process can take. A store returns the same register to all handles. If it
-    /// continues an operation after its future was dropped, it holds a [permit](LocalWriters::enter) for it.
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        None
-    }
-
-    /// Returns this process's cache of the manifests of the store's tables. Sends no request.
-    ///
-    /// A backend owns the cache and informs it of tables that it [creates](ManifestCache::new_table) and deletes, and
-    /// of manifest rows that it [writes](ManifestCache::change_of). Without a shared cache each handle has its own.
-    /// It then learns of manifest writes by the same process no earlier than of writes by other processes.
-    fn manifests(&self) -> Option<Arc<ManifestCache>> {
-        None
-    }
-
-    /// Returns the time by which entities of a type with `#[expires]` expire. Sends no request. Default: the clock of this machine.
-    ///
-    /// [`WithClock`](crate::adapter::WithClock) sets another clock, for tests.
-    fn now(&self) -> Ticks {
-        Ticks::now()
-    }
+    /// Returns what the handles of the store share in this process: the manifests that it has read, the register of its writes, the
+    /// clock, and the names of encrypted properties. Sends no request. All clones of a store return the same context.
+    fn context(&self) -> &StoreContext;
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore + ?Sized> TableStore for Arc<S> {
     forward_to_store!(self => (**self);
-        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact,
-        declare_encrypted, encrypted_names, local_writers, manifests, now);
+        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact, context);
 }

@@ -9,7 +9,7 @@ use crate::model::{Entity, Key, Properties};
 pub type RowRule = Arc<dyn Fn(&Key, &str) -> bool + Send + Sync>;
 
 /// The names of the properties that a store encrypts in one table
-/// ([`TableStore::encrypted_names`](super::TableStore::encrypted_names)). A layer that derives index entries, sums, messages
+/// ([`StoreContext::encrypted_names`](super::StoreContext::encrypted_names)). A layer that derives index entries, sums, messages
 /// or blobs from an entity marks these properties first, or refuses.
 ///
 /// | names | source | encrypted in |

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::TryStreamExt;
 
-use super::{CycleDetector, Error, ErrorKind, Pages, QueryCursor, Result, TableStore};
+use super::manifests::with_advice;
+use super::{CycleDetector, Error, ErrorKind, Pages, PlainWrite, QueryCursor, Result, TableStore};
+use crate::manifest::Manifest;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Page, Query};
 
@@ -66,7 +68,7 @@ pub trait TableStoreExt: TableStore {
     }
 
     /// Checks that the store can encrypt these properties, and
-    /// [declares](TableStore::declare_encrypted) them as encrypted. Sends no request. Every handle that opens a table for a type
+    /// [declares](super::StoreContext::declare_encrypted) them as encrypted. Sends no request. Every handle that opens a table for a type
     /// calls it.
     ///
     /// # Errors
@@ -81,7 +83,7 @@ pub trait TableStoreExt: TableStore {
             );
             return Err(Error::unsupported(self.profile().name, requirement));
         }
-        self.declare_encrypted(table, names);
+        self.context().declare_encrypted(table, names);
         Ok(())
     }
 
@@ -92,7 +94,7 @@ pub trait TableStoreExt: TableStore {
     /// # Errors
     /// Fails if a rule encrypts one of the properties in every row.
     fn check_unencrypted(&self, table: &TableName, names: &[&str]) -> Result<()> {
-        let encrypted = self.encrypted_names(table);
+        let encrypted = self.context().encrypted_names(table);
         let Some(name) = encrypted.in_every_row().find(|name| names.contains(name)) else {
             return Ok(());
         };
@@ -107,7 +109,7 @@ pub trait TableStoreExt: TableStore {
     /// # Errors
     /// Fails if a rule encrypts one of the times in any row.
     fn check_times(&self, table: &TableName, names: &[&str]) -> Result<()> {
-        let encrypted = self.encrypted_names(table);
+        let encrypted = self.context().encrypted_names(table);
         let Some(name) = names.iter().find(|name| encrypted.has_rule(name)) else {
             return Ok(());
         };
@@ -115,6 +117,37 @@ pub trait TableStoreExt: TableStore {
             "a rule of the store encrypts the property '{name}' in '{table}', but it has the time of `#[expires]` or `#[deleted_at]`, which the \
              service compares and sweeps read: leave it out of the rule"
         )))
+    }
+
+    /// Returns the manifest of a table, from the [cache](super::StoreContext::manifests) if it was requested within
+    /// [`LIFE`](super::ManifestCache::LIFE) and has not changed through this store since; otherwise by 1 request.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Manifest::load`], for example for a missing table. Errors are not cached.
+    async fn manifest(&self, table: &TableName) -> Result<Arc<Manifest>> {
+        self.context().manifests().get(self, table).await
+    }
+
+    /// Returns the manifest of a table if [`manifest`](Self::manifest) would send no request.
+    fn known_manifest(&self, table: &TableName) -> Option<Arc<Manifest>> {
+        let context = self.context();
+        let local = context.local_writers().map(|local| &**local);
+        context.manifests().known(local, table)
+    }
+
+    /// Returns the manifest for a write of plain rows, with a permit if only this process writes the store. Keep the result
+    /// until the write is done: a change of the manifest waits for the permit. As many requests as [`manifest`](Self::manifest).
+    ///
+    /// # Errors
+    /// Returns the errors of [`manifest`](Self::manifest). If the credential may not read the manifest, the error names the alternatives.
+    async fn plain_write(&self, table: &TableName) -> Result<PlainWrite> {
+        // The permit comes before the read. A change of the manifest either waits for the permit, or came before it
+        // and is in the manifest that is read.
+        let permit = self.context().enter();
+        match self.manifest(table).await {
+            Ok(manifest) => Ok(PlainWrite::new(manifest, permit)),
+            Err(error) => Err(with_advice(error, table)),
+        }
     }
 
     /// Returns all entities that match, in memory. 1 request per page.

@@ -23,8 +23,7 @@
 /// #[deny(clippy::missing_trait_methods)]
 /// impl<S: TableStore> TableStore for CountedWrites<S> {
 ///     forward_to_store!(self => self.store;
-///         profile, create_table, delete_table, list_tables, get, query, query_readable,
-///         declare_encrypted, encrypted_names, local_writers, manifests, now);
+///         profile, create_table, delete_table, list_tables, get, query, query_readable, context);
 ///
 ///     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
 ///         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -106,29 +105,9 @@ macro_rules! forward_to_store {
             (table: &'t $crate::model::TableName, group: $crate::store::GroupTransaction)
             -> Vec<$crate::store::Written>);
     };
-    (@declare_encrypted $self:ident $store:expr) => {
-        fn declare_encrypted(&$self, table: &$crate::model::TableName, names: &[&str]) {
-            $store.declare_encrypted(table, names);
-        }
-    };
-    (@encrypted_names $self:ident $store:expr) => {
-        fn encrypted_names(&$self, table: &$crate::model::TableName) -> $crate::store::EncryptedNames {
-            $store.encrypted_names(table)
-        }
-    };
-    (@local_writers $self:ident $store:expr) => {
-        fn local_writers(&$self) -> Option<::std::sync::Arc<$crate::store::LocalWriters>> {
-            $store.local_writers()
-        }
-    };
-    (@manifests $self:ident $store:expr) => {
-        fn manifests(&$self) -> Option<::std::sync::Arc<$crate::store::ManifestCache>> {
-            $store.manifests()
-        }
-    };
-    (@now $self:ident $store:expr) => {
-        fn now(&$self) -> $crate::model::Ticks {
-            $store.now()
+    (@context $self:ident $store:expr) => {
+        fn context(&$self) -> &$crate::store::StoreContext {
+            $store.context()
         }
     };
     (@future [$($life:lifetime),+] $method:ident $self:ident $store:expr;

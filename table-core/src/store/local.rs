@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// A register of the writes in flight and the manifest changes of one process, for a store that only this process writes
-/// ([`TableStore::local_writers`](super::TableStore::local_writers)). The clones and adapters of a store share one register.
+/// ([`StoreContext::local_writers`](super::StoreContext::local_writers)). The clones and adapters of a store share one register.
 ///
 /// - A writer first takes a [permit](Self::enter). It reads the manifest if its copy is older than the table's last
 ///   [change](Self::last_change_of). It keeps the permit until its last request is done.

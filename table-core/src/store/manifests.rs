@@ -24,7 +24,7 @@ const CONSENTS_AT_ONCE: usize = 16;
 /// Maximum number of cached tables. Beyond it the cache removes outdated manifests.
 const MAX_TABLES: usize = 1024;
 
-/// The manifests of a store's tables, as far as this process has read them ([`TableStore::manifests`]). The clones and
+/// The manifests of a store's tables, as far as this process has read them ([`StoreContext::manifests`](super::StoreContext::manifests)). The clones and
 /// adapters of a store share one cache. Every writer asks it before each write, so that no program misses an index
 /// that another program has declared.
 ///
@@ -93,13 +93,6 @@ impl ManifestCache {
         self.unmanaged
     }
 
-    /// Returns the cache of the store; a new cache if the store has none.
-    pub fn for_store(store: &dyn TableStore) -> Arc<Self> {
-        store
-            .manifests()
-            .unwrap_or_else(|| Arc::new(Self::new(store.profile())))
-    }
-
     /// Returns the manifest of a table. No request if it was requested within [`LIFE`](Self::LIFE) and has not changed
     /// through this store since; otherwise 1 request.
     ///
@@ -107,14 +100,19 @@ impl ManifestCache {
     ///
     /// # Errors
     /// Returns the errors of [`Manifest::load`], for example for a missing table. Errors are not cached.
-    pub async fn get(&self, store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>> {
+    pub(crate) async fn get<S: TableStore + ?Sized>(
+        &self,
+        store: &S,
+        table: &TableName,
+    ) -> Result<Arc<Manifest>> {
         if self.unmanaged {
             return Ok(Arc::default());
         }
-        let (identity, local) = (self.profile.table_identity(table), store.local_writers());
+        let identity = self.profile.table_identity(table);
+        let local = store.context().local_writers().map(|local| &**local);
         loop {
             let slot = self.slot(&identity);
-            if let Some(manifest) = slot.fresh(local.as_deref(), &identity) {
+            if let Some(manifest) = slot.fresh(local, &identity) {
                 return Ok(manifest);
             }
             // The wait is bounded, because the task that reads may not poll its future.
@@ -123,12 +121,12 @@ impl ManifestCache {
             if !self.is_current(&identity, &slot) {
                 continue;
             }
-            if let Some(manifest) = slot.fresh(local.as_deref(), &identity) {
+            if let Some(manifest) = slot.fresh(local, &identity) {
                 return Ok(manifest);
             }
             // Before the request. With local writers, a change that follows has a later number, and `fresh` then
             // refuses the answer, whether or not the answer has the change.
-            let requested = RequestTime::now(local.as_deref());
+            let requested = RequestTime::now(local);
             let forgotten = self.forgotten.load(Ordering::SeqCst);
             let manifest = Arc::new(Manifest::load(store, table).await?);
             let leaves_table = manifest
@@ -145,35 +143,17 @@ impl ManifestCache {
     }
 
     /// Returns the manifest of a table if [`get`](Self::get) would send no request.
-    pub fn known(&self, store: &dyn TableStore, table: &TableName) -> Option<Arc<Manifest>> {
+    pub(crate) fn known(
+        &self,
+        local: Option<&LocalWriters>,
+        table: &TableName,
+    ) -> Option<Arc<Manifest>> {
         if self.unmanaged {
             return Some(Arc::default());
         }
         let identity = self.profile.table_identity(table);
         let slot = self.tables().get(&identity).cloned()?;
-        slot.fresh(store.local_writers().as_deref(), &identity)
-    }
-
-    /// Returns the manifest for a write of plain rows, with a permit if only this process writes the store. Keep the result
-    /// until the write is done: a change of the manifest waits for the permit. As many requests as [`get`](Self::get).
-    ///
-    /// # Errors
-    /// Returns the errors of [`get`](Self::get). If the credential may not read the manifest, the error names the alternatives.
-    pub async fn plain_write(
-        &self,
-        store: &dyn TableStore,
-        table: &TableName,
-    ) -> Result<PlainWrite> {
-        // The permit comes before the read. A change of the manifest either waits for the permit, or came before it
-        // and is in the manifest that is read.
-        let permit = store.local_writers().map(|local| local.enter());
-        match self.get(store, table).await {
-            Ok(manifest) => Ok(PlainWrite {
-                manifest,
-                _permit: permit,
-            }),
-            Err(error) => Err(with_advice(error, table)),
-        }
+        slot.fresh(local, &identity)
     }
 
     /// Removes the manifest of a table from the cache, and every manifest with a definition that needs the table's consent.
@@ -209,7 +189,7 @@ impl ManifestCache {
 
     /// Registers the start of a table's creation. A store calls it before the request, and [`NewTable::created`] after the
     /// request has succeeded: a new table has an empty manifest, which the cache then need not read.
-    pub fn new_table(
+    pub(crate) fn new_table(
         self: &Arc<Self>,
         table: &TableName,
         local: Option<&LocalWriters>,
@@ -323,7 +303,7 @@ impl Manifest {
     ///
     /// # Errors
     /// Returns the errors of the store. A row that is damaged is [refused](Self::refused) by itself.
-    pub async fn load(store: &dyn TableStore, table: &TableName) -> Result<Self> {
+    pub async fn load<S: TableStore + ?Sized>(store: &S, table: &TableName) -> Result<Self> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
         let rows = store.query_all(table, &query).await?;
         let mut manifest = Self::from_rows(store.profile(), table, rows);
@@ -333,7 +313,11 @@ impl Manifest {
 
     /// Moves the definitions to which their other tables have consented to the indexes in force. 1 request for each other table;
     /// none if this table has no pairing id, which every consent names.
-    async fn read_consents(&mut self, store: &dyn TableStore, table: &TableName) -> Result<()> {
+    async fn read_consents<S: TableStore + ?Sized>(
+        &mut self,
+        store: &S,
+        table: &TableName,
+    ) -> Result<()> {
         let Some(pairing) = self.pairing() else {
             return Ok(());
         };
@@ -402,7 +386,7 @@ impl Manifest {
     }
 }
 
-/// The manifest for a write of plain rows, and the permit of the write: see [`ManifestCache::plain_write`].
+/// The manifest for a write of plain rows, and the permit of the write: see [`TableStoreExt::plain_write`](super::TableStoreExt::plain_write).
 #[derive(Debug)]
 pub struct PlainWrite {
     manifest: Arc<Manifest>,
@@ -410,6 +394,13 @@ pub struct PlainWrite {
 }
 
 impl PlainWrite {
+    pub(super) const fn new(manifest: Arc<Manifest>, permit: Option<LocalPermit>) -> Self {
+        Self {
+            manifest,
+            _permit: permit,
+        }
+    }
+
     /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -417,7 +408,7 @@ impl PlainWrite {
 }
 
 /// Adds advice if the credential may not read the manifest, for example because it is valid for one partition only.
-fn with_advice(error: Error, table: &TableName) -> Error {
+pub(super) fn with_advice(error: Error, table: &TableName) -> Error {
     let ErrorKind::Forbidden(reason) = error.kind() else {
         return error;
     };

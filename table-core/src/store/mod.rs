@@ -2,6 +2,7 @@
 
 mod answer;
 mod conflicts;
+mod context;
 mod contract;
 mod encrypted;
 mod ext;
@@ -16,6 +17,7 @@ mod row_filter;
 pub use answer::CycleDetector;
 pub use answer::{check_entity, check_page, check_progress};
 pub use conflicts::Conflicts;
+pub use context::{EncryptedProperties, StoreContext};
 pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
 pub use ext::TableStoreExt;

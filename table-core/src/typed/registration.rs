@@ -3,7 +3,7 @@
 use super::Schema;
 use crate::manifest::{Manifest, StoredType};
 use crate::model::{MANIFEST_PARTITION, TableName};
-use crate::store::{Error, ErrorKind, ManifestCache, Outcome, PlainWrite, Result, TableStore};
+use crate::store::{Error, ErrorKind, Outcome, PlainWrite, Result, TableStore, TableStoreExt as _};
 
 /// Maximum number of attempts to add a type to the manifest while other programs change its row.
 const MAX_ATTEMPTS: usize = 16;
@@ -19,16 +19,15 @@ const MAX_ATTEMPTS: usize = 16;
 #[doc(hidden)]
 pub async fn permit_registered(
     store: &dyn TableStore,
-    manifests: &ManifestCache,
     table: &TableName,
     schema: &Schema,
     check: impl Fn(&Manifest) -> Result<Option<StoredType>> + Send + Sync,
 ) -> Result<PlainWrite> {
     let mut attempt = 1;
     loop {
-        let permitted = manifests.plain_write(store, table).await?;
+        let permitted = store.plain_write(table).await?;
         let missing = check(permitted.manifest())?;
-        let Some(row) = missing.filter(|_| !manifests.is_unmanaged()) else {
+        let Some(row) = missing.filter(|_| !store.context().manifests().is_unmanaged()) else {
             return Ok(permitted);
         };
         permitted
@@ -49,15 +48,13 @@ pub async fn permit_registered(
                 return Err(error);
             }
             Ok(_) => {
-                if let Some(local) = store.local_writers() {
+                if let Some(local) = store.context().local_writers() {
                     // Not awaited, as on a service: a write with the older manifest lacks only this row, and its writer adds
                     // the row itself or is refused when it next reads the manifest.
                     local.change(&store.profile().table_identity(table));
                 }
             }
         }
-        // For a store whose handles share no cache: a shared cache has noticed the write.
-        manifests.forget(table);
         attempt += 1;
     }
 }

@@ -4,9 +4,7 @@ use std::thread::panicking;
 
 use table_core::Result;
 use table_core::model::TableName;
-use table_core::store::{
-    LocalPermit, LocalWriters, ManifestCache, ManifestChange, Operation, Written,
-};
+use table_core::store::{LocalPermit, ManifestChange, Operation, StoreContext, Written};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;
@@ -84,7 +82,7 @@ struct Permits {
     /// The share of the queue's bytes.
     _bytes: Option<OwnedSemaphorePermit>,
     /// The registration as a write in progress.
-    _write: LocalPermit,
+    _write: Option<LocalPermit>,
     /// The change of a manifest that the job makes, after which the manifest cache drops its copy.
     _manifest: Option<Box<ManifestChange>>,
 }
@@ -143,21 +141,18 @@ const QUEUE_PERMITS: usize = QUEUE_BYTES / PERMIT_BYTES;
 pub(crate) struct Queue {
     messages: Sender<Message>,
     free_bytes: Arc<Semaphore>,
-    writers: Arc<LocalWriters>,
-    manifests: Arc<ManifestCache>,
+    context: StoreContext,
 }
 
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
         let free_bytes = Arc::new(Semaphore::new(QUEUE_PERMITS));
-        let manifests = Arc::new(ManifestCache::new(&PROFILE));
         (
             Self {
                 messages,
                 free_bytes,
-                writers: Arc::default(),
-                manifests,
+                context: StoreContext::new(&PROFILE).with_local_writers(Arc::default()),
             },
             Requests(receiver),
         )
@@ -176,7 +171,7 @@ impl Queue {
             .ok();
         let permits = Permits {
             _bytes: share,
-            _write: self.writers.enter(),
+            _write: self.context.enter(),
             _manifest: self.manifest_change(&request).map(Box::new),
         };
         self.send(|reply| {
@@ -189,23 +184,18 @@ impl Queue {
         .await
     }
 
-    /// Returns the writes in progress.
-    pub(crate) const fn writers(&self) -> &Arc<LocalWriters> {
-        &self.writers
-    }
-
-    /// The manifests that the process has read.
-    pub(crate) const fn manifests(&self) -> &Arc<ManifestCache> {
-        &self.manifests
+    /// Returns the context of the store.
+    pub(crate) const fn context(&self) -> &StoreContext {
+        &self.context
     }
 
     fn manifest_change(&self, request: &Request) -> Option<ManifestChange> {
         match request {
             Request::CreateTable(_) => None,
-            Request::DeleteTable(table) => Some(self.manifests.change(table)),
+            Request::DeleteTable(table) => Some(self.context.manifests().change(table)),
             Request::Write(table, writes) => {
                 let partition = writes.operations().first()?.key().partition();
-                self.manifests.change_of(table, partition)
+                self.context.manifests().change_of(table, partition)
             }
         }
     }

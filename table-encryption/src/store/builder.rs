@@ -59,7 +59,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// and so is plaintext that is read in them.
     ///
     /// The patterns of `table-patterns` know the names
-    /// ([`TableStore::encrypted_names`](table_core::store::TableStore::encrypted_names)). They also encrypt
+    /// ([`StoreContext::encrypted_names`](table_core::store::StoreContext::encrypted_names)). They also encrypt
     /// payloads of index entries and copies in any table. They refuse uses that would show the values: sums,
     /// index keys, plans of eventual transactions, and blobs. A derived type with a field of this name and
     /// without `#[encrypt]` is refused when its table is opened. A property of the same name in *another*

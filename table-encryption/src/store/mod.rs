@@ -24,8 +24,8 @@ use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
-    check_entity, check_page,
+    EncryptedNames, EncryptedProperties, GroupTransaction, Operation, Result, ServiceProfile,
+    StoreContext, TableStore, Written, check_entity, check_page,
 };
 
 use crate::data_key::DataKeys;
@@ -145,6 +145,7 @@ use crate::{BlobCipher, Keys};
 pub struct EncryptedStore<S> {
     inner: S,
     profile: ServiceProfile,
+    context: StoreContext,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -173,10 +174,17 @@ impl<S: TableStore> EncryptedStore<S> {
 
     fn from_parts(inner: S, shared: Shared) -> Self {
         let profile = inner.profile().clone().with_encryption();
+        let shared = Arc::new(shared);
+        let rules = ByRules {
+            shared: Arc::clone(&shared),
+            profile: profile.clone(),
+            inner: inner.context().clone(),
+        };
         Self {
+            context: inner.context().clone().with_encryption(Arc::new(rules)),
             inner,
             profile,
-            shared: Arc::new(shared),
+            shared,
         }
     }
 
@@ -268,11 +276,7 @@ impl<S: TableStore> EncryptedStore<S> {
 
     /// Returns the table's id for scopes and rules.
     pub(crate) fn table_id(&self, table: &TableName) -> String {
-        if self.profile.case_sensitive_tables {
-            table.to_string()
-        } else {
-            table.to_lowercase()
-        }
+        table_id(&self.profile, table)
     }
 }
 
@@ -280,7 +284,7 @@ impl<S: TableStore> EncryptedStore<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for EncryptedStore<S> {
     forward_to_store!(self => self.inner;
-        create_table, list_tables, local_writers, manifests, now);
+        create_table, list_tables);
 
     fn profile(&self) -> &ServiceProfile {
         &self.profile
@@ -338,17 +342,39 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         self.write_group(table, group).await
     }
 
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        let id = self.table_id(table);
-        names
-            .iter()
-            .for_each(|name| self.shared.rules.record(&id, name));
+    fn context(&self) -> &StoreContext {
+        &self.context
+    }
+}
+
+/// The properties that the store encrypts, for its context.
+struct ByRules {
+    shared: Arc<Shared>,
+    profile: ServiceProfile,
+    /// The wrapped store may be an encrypting store too.
+    inner: StoreContext,
+}
+
+impl EncryptedProperties for ByRules {
+    fn declare(&self, table: &TableName, names: &[&str]) {
+        let id = table_id(&self.profile, table);
+        for name in names {
+            self.shared.rules.record(&id, name);
+        }
     }
 
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        let names = self.shared.rules.names(&self.table_id(table));
-        // The wrapped store may be an encrypting store too.
+    fn names(&self, table: &TableName) -> EncryptedNames {
+        let names = self.shared.rules.names(&table_id(&self.profile, table));
         names.with_all_of(&self.inner.encrypted_names(table))
+    }
+}
+
+/// Returns the table's id for scopes and rules.
+fn table_id(profile: &ServiceProfile, table: &TableName) -> String {
+    if profile.case_sensitive_tables {
+        table.to_string()
+    } else {
+        table.to_lowercase()
     }
 }
 

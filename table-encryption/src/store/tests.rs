@@ -243,7 +243,7 @@ struct DeletesFirst(Inner);
 #[async_trait]
 impl TableStore for DeletesFirst {
     forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, query, transact, local_writers, manifests);
+        profile, create_table, delete_table, list_tables, get, query, transact, context);
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         self.0
@@ -471,9 +471,9 @@ async fn encrypted_names_are_declared() {
             .encrypt_where(&people(), ["Salary"], |_, row, _| row == "1")
     })
     .await;
-    let names = || rig.store.encrypted_names(&people());
+    let names = || rig.store.context().encrypted_names(&people());
     assert_eq!(names().iter().collect::<Vec<_>>(), ["Iban", "Salary"]);
-    rig.store.declare_encrypted(&people(), &["Email"]);
+    rig.store.context().declare_encrypted(&people(), &["Email"]);
     rig.insert(ken()).await;
     assert_eq!(
         names().iter().collect::<Vec<_>>(),
@@ -484,13 +484,15 @@ async fn encrypted_names_are_declared() {
     // Table names ignore case here, and a store around another encrypting store also reports its names.
     assert!(
         rig.store
+            .context()
             .encrypted_names(&TableName::new("PEOPLE").unwrap())
             .contains("Email")
     );
     let around = EncryptedStore::new(Arc::new(rig.store), Keys::new(Arc::new(kek(2)))).unwrap();
-    assert!(around.encrypted_names(&people()).contains("Iban"));
+    assert!(around.context().encrypted_names(&people()).contains("Iban"));
     assert!(
         around
+            .context()
             .encrypted_names(&TableName::new("Others").unwrap())
             .is_empty()
     );
@@ -511,7 +513,7 @@ async fn adapters_forward_what_encryption_needs() {
         .meter(around.clone())
         .fault(FaultInjector::new(1))
         .build();
-    assert!(store.encrypted_names(&people()).contains("Iban"));
+    assert!(store.context().encrypted_names(&people()).contains("Iban"));
     let found = store
         .query_readable(&people(), &Query::new(), None)
         .await

@@ -483,7 +483,7 @@ struct WrongPages {
 #[async_trait]
 impl TableStore for WrongPages {
     forward_to_store!(self => self.inner;
-        profile, create_table, delete_table, list_tables, get, write, transact);
+        profile, create_table, delete_table, list_tables, get, write, transact, context);
 
     async fn query(
         &self,

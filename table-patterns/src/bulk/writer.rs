@@ -12,8 +12,8 @@ use table_core::adapter::Retrying;
 use table_core::manifest::{Manifest, WriteTarget};
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    BulkOutcome, BulkSummary, Error, ErrorKind, ManifestCache, Operation, Outcome, PlainWrite,
-    Result, ServiceProfile, TableStore, TableStoreExt as _,
+    BulkOutcome, BulkSummary, Error, ErrorKind, Operation, Outcome, PlainWrite, Result,
+    ServiceProfile, TableStore, TableStoreExt as _,
 };
 use table_core::typed::TableEntity;
 use tokio::time::{Instant, sleep_until};
@@ -253,15 +253,12 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         if self.options.writes_indexed {
             return self.add(item);
         }
-        let (store, manifests) = (
-            Arc::clone(&self.sender.store),
-            Arc::clone(&self.sender.manifests),
-        );
-        if let Some(manifest) = manifests.known(&*store, &item.0) {
+        let store = Arc::clone(&self.sender.store);
+        if let Some(manifest) = store.known_manifest(&item.0) {
             return self.add_plain(item, &manifest);
         }
         let table = item.0.clone();
-        let read = async move { manifests.plain_write(&*store, &table).await };
+        let read = async move { store.plain_write(&table).await };
         self.awaits_manifest = Some((item, read.boxed()));
         None
     }
@@ -359,7 +356,6 @@ async fn wait_until(time: Option<Instant>) {
 #[derive(Clone, Debug)]
 struct Sender {
     store: Arc<dyn TableStore>,
-    manifests: Arc<ManifestCache>,
     writes_indexed: bool,
     /// The number of the next request.
     requests: Arc<AtomicU64>,
@@ -378,7 +374,6 @@ enum GroupFailure {
 impl Sender {
     fn new(store: Arc<dyn TableStore>, writes_indexed: bool) -> Self {
         Self {
-            manifests: ManifestCache::for_store(&*store),
             store,
             writes_indexed,
             requests: Arc::default(),
@@ -483,10 +478,7 @@ impl Sender {
         if self.writes_indexed {
             return Ok(None);
         }
-        self.manifests
-            .plain_write(&*self.store, table)
-            .await
-            .map(Some)
+        self.store.plain_write(table).await.map(Some)
     }
 }
 

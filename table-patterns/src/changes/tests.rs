@@ -233,7 +233,7 @@ struct Unsorted {
 
 #[async_trait]
 impl TableStore for Unsorted {
-    forward_to_store!(self => self.store; create_table, delete_table, list_tables, get, write, transact);
+    forward_to_store!(self => self.store; create_table, delete_table, list_tables, get, write, transact, context);
 
     fn profile(&self) -> &ServiceProfile {
         &self.profile
@@ -302,7 +302,7 @@ struct Raced {
 
 #[async_trait]
 impl TableStore for Raced {
-    forward_to_store!(self => self.store; profile, create_table, delete_table, list_tables, get, query, write);
+    forward_to_store!(self => self.store; profile, create_table, delete_table, list_tables, get, query, write, context);
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         if self.races.swap(0, Ordering::SeqCst) > 0 {

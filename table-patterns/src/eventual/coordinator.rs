@@ -13,7 +13,6 @@ use super::resources::Resources;
 #[cfg(doc)]
 use super::status::TransactionStatus;
 use super::status::{TransactionEvent, TransactionEventKind};
-use super::table_checks::Manifests;
 use super::transaction_table::TransactionTable;
 use crate::consistency::work::{doubled, run_while_hidden};
 use crate::journal::Timing;
@@ -68,7 +67,6 @@ pub struct Coordinator {
     pub(super) queue: Arc<dyn WorkQueue>,
     pub(super) resources: Resources,
     pub(super) timing: Timing,
-    pub(super) manifests: Arc<Manifests>,
     /// Failures of a step until its transaction is poisoned.
     pub(super) attempts: u32,
     /// The steps of one transaction that are done at the same time, at most.
@@ -105,14 +103,12 @@ impl Coordinator {
         store.create_table_if_missing(&table).await?;
         let (transactions, timing) = (TransactionTable { store, table }, Timing::default());
         let retry = Duration::from_secs(5);
-        let manifests = Arc::default();
         let (attempts, concurrency, listener) = (5, 16, None);
         Ok(Self {
             transactions,
             queue,
             resources,
             timing,
-            manifests,
             attempts,
             concurrency,
             retry,

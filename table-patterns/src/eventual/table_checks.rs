@@ -1,13 +1,12 @@
 //! Checks of steps against the tables they write. A step writes plain rows: it must not write rows that an index follows,
 //! nor move or delete a row that is only a part of its entity.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
 
 use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Select;
-use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, TableStore};
+use table_core::store::{Error, ErrorKind, PlainWrite, Result, TableStore, TableStoreExt as _};
 
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;
@@ -15,9 +14,6 @@ use super::step::{Place, Step};
 use crate::blobs::first_name_in_blobs;
 use crate::consistency::work::is_infrastructure_error;
 use crate::{spread, wide};
-
-/// A cache of the manifests of each store, by the store's name.
-pub(super) type Manifests = Mutex<HashMap<String, Arc<ManifestCache>>>;
 
 impl Coordinator {
     /// Refuses a plan that would leave a table wrong, before it is committed. A plan that is known already is not refused: it may be
@@ -131,10 +127,7 @@ impl Coordinator {
         let Some(store) = self.resources.known_store(store_name)? else {
             return Ok(None);
         };
-        let permission = self
-            .manifests_of(store_name, store)
-            .plain_write(&**store, table)
-            .await?;
+        let permission = store.plain_write(table).await?;
         permission
             .manifest()
             .check_plain(table, target, "a step", ADVICE)?;
@@ -157,18 +150,6 @@ impl Coordinator {
             self.plain_write(&to.store, &to.table, WriteTarget::Entity(&moved))
                 .await?,
         ])
-    }
-
-    fn manifests_of(&self, name: &str, store: &Arc<dyn TableStore>) -> Arc<ManifestCache> {
-        let mut known = self
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(
-            known
-                .entry(name.to_owned())
-                .or_insert_with(|| ManifestCache::for_store(&**store)),
-        )
     }
 }
 

@@ -47,9 +47,7 @@ use table_core::engine::entity_size;
 use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
-use table_core::store::{
-    CycleDetector, ErrorKind, ManifestCache, Result, TableStore, TableStoreExt as _, limits,
-};
+use table_core::store::{CycleDetector, ErrorKind, Result, TableStore, TableStoreExt as _, limits};
 
 use self::partitions::Partitions;
 use self::properties::Properties;
@@ -197,9 +195,7 @@ impl Examination {
     /// The table does not exist, or the store cannot be read. A page that is damaged on disk is a finding: the report is then of the
     /// rows before it ([`TableExamination::is_complete`]).
     pub async fn run(&self) -> Result<TableExamination> {
-        let manifest = ManifestCache::for_store(&*self.store)
-            .get(&*self.store, &self.table)
-            .await?;
+        let manifest = self.store.manifest(&self.table).await?;
         let mut pass = Pass::new(self, &manifest);
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {

@@ -351,7 +351,7 @@ struct Repeating(MemoryStore);
 #[async_trait]
 impl TableStore for Repeating {
     forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, write, transact, manifests);
+        profile, create_table, delete_table, list_tables, get, write, transact, context);
 
     async fn query(
         &self,

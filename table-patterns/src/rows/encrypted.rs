@@ -2,7 +2,7 @@
 //!
 //! A rule of a store applies to one property name of one table. Patterns derive data from an entity that the rule does not
 //! cover: copies under another name or in another table, keys, messages, blobs. Patterns therefore ask the store for the
-//! encrypted names ([`TableStore::encrypted_names`]), mark the properties before they derive data, and refuse derived data
+//! encrypted names ([`StoreContext::encrypted_names`](table_core::store::StoreContext::encrypted_names)), mark the properties before they derive data, and refuse derived data
 //! that cannot be encrypted.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ pub(crate) fn marked<'a>(
     table: &TableName,
     entity: &'a Entity,
 ) -> Cow<'a, Entity> {
-    let names = store.encrypted_names(table);
+    let names = store.context().encrypted_names(table);
     if names.find_unmarked(entity).is_none() {
         return Cow::Borrowed(entity);
     }
@@ -35,7 +35,7 @@ pub(crate) fn marked_by_rule<'a>(
     key: &Key,
     properties: &'a Properties,
 ) -> Cow<'a, Properties> {
-    let mut names = store.encrypted_names(table);
+    let mut names = store.context().encrypted_names(table);
     names.clear_known();
     if names.is_empty() {
         return Cow::Borrowed(properties);
@@ -53,7 +53,7 @@ pub(crate) fn check_no_plaintext(
     entity: &Entity,
     container: &str,
 ) -> Result<()> {
-    let names = store.encrypted_names(table);
+    let names = store.context().encrypted_names(table);
     let Some(name) = names.find_unmarked(entity) else {
         return Ok(());
     };

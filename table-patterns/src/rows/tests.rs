@@ -27,7 +27,7 @@ fn without_etag(entity: Entity) -> Entity {
 #[async_trait]
 impl TableStore for WithoutETags {
     forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, write, transact);
+        profile, create_table, delete_table, list_tables, write, transact, context);
 
     async fn get(
         &self,

@@ -22,7 +22,7 @@ macro_rules! soft_delete {
             /// # Errors
             /// As [`update`](Self::update).
             pub async fn soft_delete(&self, $($at: $time,)? key: impl KeyOf<T>) -> Result<$stored> {
-                let now = self.store().now();
+                let now = self.store().context().now();
                 self.update($($at,)? key, |entity| {
                     entity.set_deleted_at(Some(now));
                     Ok(())

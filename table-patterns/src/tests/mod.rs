@@ -38,7 +38,7 @@ impl AlwaysFirstPage {
 #[async_trait]
 impl TableStore for AlwaysFirstPage {
     forward_to_store!(self => self.store;
-        profile, create_table, delete_table, list_tables, get, write, transact, local_writers, manifests);
+        profile, create_table, delete_table, list_tables, get, write, transact, context);
 
     async fn query(
         &self,

@@ -12,7 +12,7 @@ use table_core::manifest::{Expiry, Layout, StoredIndex, StoredType, WriteTarget}
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
 use table_core::query::{Continuation, Filter, ReadablePage, UnreadableEntity};
 use table_core::store::{
-    BulkOutcome, BulkSummary, CycleDetector, Error, ManifestCache, Result, TableStore, Written,
+    BulkOutcome, BulkSummary, CycleDetector, Error, Result, TableStore, TableStoreExt as _, Written,
 };
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
 use table_core::typed::{Schema, Table};
@@ -61,7 +61,7 @@ pub(super) struct ExpirySweep<'a> {
 impl ExpirySweep<'_> {
     /// Removes the due entities, each in the version that was found due: an entity that is renewed or restored meanwhile stays.
     pub(super) async fn run(&self, is_stopped: impl Fn() -> bool + Send + Sync) -> Result<Swept> {
-        let now = self.upkeep.store.now();
+        let now = self.upkeep.store.context().now();
         match &self.stored.layout {
             Layout::Wide => self.remove_wide(now, is_stopped).await,
             Layout::Plain | Layout::Large { .. } | Layout::Spread { .. } => {
@@ -267,9 +267,7 @@ impl Remover {
     async fn delete_plain(&self, changes: &[RowChange]) -> Result<Vec<Written>> {
         let (store, table) = (&*self.store, &self.table);
         // The sweep began without indexes. One that was declared since would keep the entries of these rows.
-        let permitted = ManifestCache::for_store(store)
-            .plain_write(store, table)
-            .await?;
+        let permitted = store.plain_write(table).await?;
         for change in changes {
             let target = WriteTarget::Entity(&change.old);
             permitted

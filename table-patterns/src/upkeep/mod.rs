@@ -345,7 +345,7 @@ impl Upkeep {
 
     /// The expiry of a type, as an operator names it, if it is not to be obeyed.
     fn untrusted(&self, type_name: &str, expiry: &Expiry) -> Vec<String> {
-        if self.store.local_writers().is_some() {
+        if self.store.context().local_writers().is_some() {
             return Vec::new();
         }
         let named = expiry

@@ -39,6 +39,7 @@ impl World {
         store.create_table(&table).await?;
         // As on a service: processes that are not seen here may write it, so that changes of states wait and builders have leases.
         store
+            .context()
             .local_writers()
             .expect("a store of this process")
             .serve();

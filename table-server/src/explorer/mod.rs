@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use table_core::manifest::{Manifest, StoredIndex, StoredType};
 use table_core::model::{Entity, PropertyRef, TableName, ValueRef};
 use table_core::query::{Continuation, Filter, Position, Query, Select};
-use table_core::store::{ManifestCache, TableStore};
+use table_core::store::{TableStore, TableStoreExt as _};
 
 use crate::address::Parameters;
 use crate::answer::Answer;
@@ -143,9 +143,7 @@ impl ExplorerRequest<'_> {
                 )
                 .await
             }
-            "/manifest" => Ok(manifest(
-                &*ManifestCache::for_store(store).get(store, &table).await?,
-            )),
+            "/manifest" => Ok(manifest(&*store.manifest(&table).await?)),
             "/entities" => entities(store, &table, &parameters).await,
             "/partitions" => partitions(store, &table).await,
             _ => Err(Failure::resource_not_found()),
@@ -217,7 +215,7 @@ async fn entities(
         }
         None => None,
     };
-    let manifest = ManifestCache::for_store(store).get(store, table).await?;
+    let manifest = store.manifest(table).await?;
     let shows_all = parameters.has("all");
     let page = store.query(table, &query, from.as_ref()).await?;
     let next = match page.continuation {
@@ -359,9 +357,7 @@ async fn drift(store: &Arc<dyn TableStore>, table: &TableName, id: &str) -> Resu
         Index, IndexOptions, IndexedEntities, ScrubCursor, ScrubMode, ScrubReport,
     };
 
-    let manifest = ManifestCache::for_store(&**store)
-        .get(&**store, table)
-        .await?;
+    let manifest = store.manifest(table).await?;
     let stored = manifest.indexes.iter().find(|index| index.id() == id);
     let stored = stored.ok_or_else(Failure::resource_not_found)?;
     let definition = stored.definition.clone().ok_or_else(|| {

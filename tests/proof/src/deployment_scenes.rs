@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
-use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
+use table_core::store::{
+    Error, ErrorKind, Outcome, Result, ServiceProfile, StoreContext, TableStore,
+};
 use table_core::typed::{Schema, TableEntity as _};
 use tokio::time::sleep;
 
@@ -231,6 +233,7 @@ impl<P: Program> DeploymentModel<P> {
             return IndexedTable::open(self.store.clone(), TABLE, options).await;
         };
         let store = ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store: self.store.clone(),
             scheduler: self.scheduler.clone(),
             task,

@@ -12,7 +12,8 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{
-    GroupTransaction, Operation, OperationKind, Result, TableStore, TableStoreExt, Written,
+    GroupTransaction, Operation, OperationKind, Result, StoreContext, TableStore, TableStoreExt,
+    Written,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -30,6 +31,7 @@ type Predicate = Box<dyn Fn(&Operation) -> bool + Send + Sync>;
 
 /// A store that holds the first write with a selected operation, or its answer, until the test releases it.
 struct HoldingStore {
+    context: StoreContext,
     inner: MemoryStore,
     hold: Mutex<Option<Predicate>>,
     hold_answer: Mutex<Option<Predicate>>,
@@ -48,6 +50,7 @@ impl HoldingStore {
         let (held, go) = (Notify::new(), Notify::new());
         let (hold, hold_answer) = (Mutex::default(), Mutex::default());
         Arc::new(Self {
+            context: StoreContext::new(inner.profile()),
             inner: inner.clone(),
             hold,
             hold_answer,
@@ -83,6 +86,10 @@ impl HoldingStore {
 impl TableStore for HoldingStore {
     table_core::forward_to_store!(self => self.inner;
         profile, create_table, delete_table, list_tables, get, query);
+
+    fn context(&self) -> &StoreContext {
+        &self.context
+    }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         let operations = [operation];

@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
-use table_core::store::{Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{
+    Operation, Result, ServiceProfile, StoreContext, TableStore, TableStoreExt,
+};
 use tokio::time::sleep;
 
 use super::acknowledgements::Acknowledgements;
@@ -179,6 +181,7 @@ impl IndexModel {
         let is_unique = matches!(self.scene.kind, EntryKind::Unique | EntryKind::UniqueLocal)
             && self.scene.has_it_throughout();
         ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store: self.store.clone(),
             scheduler: self.scheduler.clone(),
             task,

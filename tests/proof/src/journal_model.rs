@@ -9,7 +9,9 @@ use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, Properties, TableName, ValueRef, entry_id};
 use table_core::query::Query;
-use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{
+    Error, Operation, Result, ServiceProfile, StoreContext, TableStore, TableStoreExt,
+};
 use tokio::time::sleep;
 
 use super::acknowledgements::Acknowledgements;
@@ -293,6 +295,7 @@ impl JournalModel {
             if self.kinds.unique { VALUE } else { "none" },
         );
         let store = ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store,
             scheduler,
             task,

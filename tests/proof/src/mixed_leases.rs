@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef, entry_id};
 use table_core::query::Query;
-use table_core::store::{Result, TableStore, TableStoreExt};
+use table_core::store::{Result, ServiceProfile, StoreContext, TableStore, TableStoreExt};
 
 use super::Invariant;
 use super::chooser::{Bounds, Choose, Random, Systematic};
@@ -139,6 +139,7 @@ impl MixedLeases {
                     let (store, scheduler) = (store.clone(), scheduler.clone());
                     let live = Arc::new(true.into());
                     let scheduled = ScheduledStore {
+                        context: StoreContext::new(&ServiceProfile::LOCAL),
                         store,
                         scheduler,
                         task,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
-use table_core::store::{Result, TableStore};
+use table_core::store::{Result, ServiceProfile, StoreContext, TableStore};
 use tokio::time::sleep;
 
 use super::acknowledgements::Acknowledgements;
@@ -106,6 +106,7 @@ impl OpenModel {
         let store: Arc<dyn TableStore> = match task {
             None => Arc::new(self.store.clone()),
             Some(task) => Arc::new(ScheduledStore {
+                context: StoreContext::new(&ServiceProfile::LOCAL),
                 store: self.store.clone(),
                 scheduler: self.scheduler.clone(),
                 task,
@@ -269,13 +270,13 @@ fn an_opener_that_builds_and_a_writer() {
     }
     .at_all_moments(
         &format!("{name}, in a new table"),
-        Bounds::all_orders().switching(2),
+        Bounds::all_orders().switching(1),
     );
     OpenScene {
         builds: true,
         ..OLD
     }
-    .at_all_moments(name, Bounds::all_orders().switching(2));
+    .at_all_moments(name, Bounds::all_orders().switching(1));
     let name = "an opener that builds one more index, a writer and a fault";
     OpenScene {
         builds: true,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
-use table_core::store::Result;
+use table_core::store::{Result, ServiceProfile, StoreContext};
 use tokio::time::sleep;
 
 use super::Invariant;
@@ -85,6 +85,7 @@ impl PlainWriterModel {
 
     fn connect(&self, task: usize, live: bool) -> ScheduledStore {
         ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store: self.store.clone(),
             scheduler: self.scheduler.clone(),
             task,

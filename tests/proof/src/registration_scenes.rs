@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Query;
-use table_core::store::{Result, TableStore as _, TableStoreExt as _};
+use table_core::store::{
+    Result, ServiceProfile, StoreContext, TableStore as _, TableStoreExt as _,
+};
 use tokio::time::sleep;
 
 use super::Invariant;
@@ -112,6 +114,7 @@ impl RegistrationModel {
             IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         (options.timing, options.cache) = (Timing::new(LEASE, CLIENT, SERVER)?, cache);
         let store = ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store: self.store.clone(),
             scheduler: self.scheduler.clone(),
             task,

@@ -8,7 +8,9 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, Result, TableStore, TableStoreExt, Written};
+use table_core::store::{
+    GroupTransaction, Operation, Result, StoreContext, TableStore, TableStoreExt, Written,
+};
 
 use super::final_state::journal_key;
 use super::footprint::Footprint;
@@ -24,6 +26,8 @@ pub(super) const UNWATCHED: &str = "none";
 /// The connection of one task to the shared store.
 #[derive(Debug)]
 pub(super) struct ScheduledStore {
+    /// Of the process alone: it does not see the other processes' changes of manifests at once.
+    pub(super) context: StoreContext,
     pub(super) store: MemoryStore,
     pub(super) scheduler: Scheduler,
     pub(super) task: usize,
@@ -81,6 +85,10 @@ impl ScheduledStore {
 impl TableStore for ScheduledStore {
     table_core::forward_to_store!(self => self.store;
         profile, create_table, delete_table, list_tables);
+
+    fn context(&self) -> &StoreContext {
+        &self.context
+    }
 
     async fn get(
         &self,

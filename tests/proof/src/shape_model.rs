@@ -12,7 +12,7 @@ use object_store::ObjectStore as _;
 use object_store::memory::InMemory;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, ValueRef};
-use table_core::store::{Result, TableStore};
+use table_core::store::{Result, ServiceProfile, StoreContext, TableStore};
 use tokio::time::sleep;
 
 use super::Invariant;
@@ -368,6 +368,7 @@ impl ShapeModel {
         let watched = (table("People"), watched);
         let store = self.store.clone();
         let store = ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store,
             scheduler,
             task: CURRENT_TASK,

@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Query;
-use table_core::store::{Error, Operation, Outcome, Result, TableStore, TableStoreExt};
+use table_core::store::{
+    Error, Operation, Outcome, Result, ServiceProfile, StoreContext, TableStore, TableStoreExt,
+};
 use tokio::time::sleep;
 
 use super::final_state::Verdict;
@@ -125,6 +127,7 @@ impl TransactionsModel {
     /// A process. Without a task its requests run at once.
     async fn process(&self, task: Option<usize>) -> Result<Coordinator> {
         let scheduled = |task| ScheduledStore {
+            context: StoreContext::new(&ServiceProfile::LOCAL),
             store: self.store.clone(),
             scheduler: self.scheduler.clone(),
             task,

@@ -59,7 +59,10 @@ pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
         .insert(ken().with_key(key("Sales", "300")))
         .await;
     let by_type = fresh();
-    by_type.store.declare_encrypted(name, &["NationalId"]);
+    by_type
+        .store
+        .context()
+        .declare_encrypted(name, &["NationalId"]);
     let by_page = fresh();
     refused(by_page.store.query(name, &Query::new(), None).await);
     for met in [by_read, by_write, by_type, by_page] {

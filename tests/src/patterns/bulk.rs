@@ -127,11 +127,7 @@ pub(crate) async fn an_endless_input_is_written_as_it_arrives(harness: &Harness)
 /// A table whose manifest is read slowly does not delay the writes of another table.
 pub(crate) async fn a_slow_table_delays_no_other_table(harness: &Harness) {
     let (table, slow) = (harness.table().await, harness.table().await);
-    harness
-        .store()
-        .manifests()
-        .expect("the backend has a store")
-        .forget(slow.name());
+    harness.store().context().manifests().forget(slow.name());
     let faults = FaultInjector::new(0);
     faults
         .add(FaultRule::new(Fault::Delay(Duration::from_secs(3600))).in_table(slow.name().clone()));

@@ -431,6 +431,7 @@ pub(crate) async fn tables_share_a_table_of_entries(harness: &Harness) {
     let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
     let is_alone = harness
         .store()
+        .context()
         .local_writers()
         .is_some_and(|local| !local.is_served());
     assert_eq!(

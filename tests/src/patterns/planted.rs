@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, Manifest, StoredIndex, WriteTarget};
 use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
-use table_core::store::{ManifestCache, Operation, TableStoreExt as _};
+use table_core::store::{Operation, TableStoreExt as _};
 use table_patterns::index::{
     BulkInsert, Index, IndexedEntities, Payload, Placement, ScrubMode, Trust,
 };
@@ -131,9 +131,9 @@ pub(crate) async fn a_planted_definition_changes_no_other_table(harness: &Harnes
     let imported = guests.insert_all(rows, BulkInsert::default());
     let imported: Vec<_> = imported.try_collect().await.expect("an import");
     assert!(imported.iter().all(|outcome| outcome.result.is_ok()));
-    let plain = ManifestCache::for_store(&**harness.store());
-    let plain = plain
-        .plain_write(&**harness.store(), &world.guest)
+    let plain = harness
+        .store()
+        .plain_write(&world.guest)
         .await
         .expect("a manifest");
     let row = pointing("5", "new");

@@ -27,7 +27,7 @@ impl World {
         let store = harness.store().clone();
         // These programs crash. Writers of one process would wait for their unfinished writes; processes of a
         // service do not.
-        if let Some(local) = store.local_writers() {
+        if let Some(local) = store.context().local_writers() {
             local.serve();
         }
         Self {

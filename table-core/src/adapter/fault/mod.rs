@@ -572,7 +572,7 @@ impl<S: TableStore> Faulty<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Faulty<S> {
     forward_to_store!(self => self.store;
-        profile, declare_encrypted, encrypted_names, local_writers, manifests, now);
+        profile, context);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let call = Call::new(OperationKind::CreateTable, table);
@@ -654,11 +654,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
         if let Some(Fault::LateEffect { requests }) = fault {
             // With a permit, as a write in flight has one: a change of the manifest must wait for the late write too.
             let late = LateWrite::One(table.clone(), operation.clone());
-            self.late.push(
-                request + requests,
-                late,
-                self.store.local_writers().map(|writers| writers.enter()),
-            );
+            self.late
+                .push(request + requests, late, self.store.context().enter());
         }
         self.run(call, fault, self.store.write(table, operation))
             .await
@@ -669,11 +666,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
         let (request, fault) = self.next(&call).await;
         if let Some(Fault::LateEffect { requests }) = fault {
             let late = LateWrite::Group(table.clone(), group.clone());
-            self.late.push(
-                request + requests,
-                late,
-                self.store.local_writers().map(|writers| writers.enter()),
-            );
+            self.late
+                .push(request + requests, late, self.store.context().enter());
         }
         self.run(call, fault, self.store.transact(table, group))
             .await

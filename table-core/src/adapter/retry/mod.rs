@@ -166,7 +166,7 @@ impl<S: TableStore> Retrying<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Retrying<S> {
     forward_to_store!(self => self.store;
-        declare_encrypted, encrypted_names, local_writers, manifests, now);
+        context);
 
     /// With write ids, an entity may have one property less, and a group fewer bytes.
     fn profile(&self) -> &ServiceProfile {

@@ -10,7 +10,7 @@ use crate::manifest::{
 use crate::memory::MemoryStore;
 use crate::model::{Entity, MANIFEST_PARTITION, SERVER_TABLE, TableName};
 use crate::operation::Operation;
-use crate::store::{ManifestCache, Result, ServiceProfile, TableStore};
+use crate::store::{Result, ServiceProfile, TableStore, TableStoreExt as _};
 
 const PROFILE: &ServiceProfile = &ServiceProfile::AZURE_TABLES;
 
@@ -261,13 +261,11 @@ async fn a_definition_that_leaves_its_table_needs_the_consent_of_the_other_table
 #[tokio::test]
 async fn a_cached_manifest_is_forgotten_with_the_consent_on_which_it_rests() -> Result<()> {
     let (world, id) = (World::new().await?, Uuid::from_u128(1));
-    let (cache, profile) = (
-        ManifestCache::for_store(&world.store),
-        world.store.profile().clone(),
-    );
+    let profile = world.store.profile().clone();
     let is_in_force = async || -> Result<bool> {
-        Ok(!cache
-            .get(&world.store, &table("Guests"))
+        Ok(!world
+            .store
+            .manifest(&table("Guests"))
             .await?
             .indexes
             .is_empty())

@@ -13,7 +13,7 @@ impl<T> Table<T> {
         let shared = self.shared();
         !shared.extra_rows.hidden
             && !shared.expiries.is_empty()
-            && shared.expiries.hides(row, self.store().now())
+            && shared.expiries.hides(row, self.store().context().now())
     }
 
     /// Whether reads of this handle return hidden entities too.
@@ -52,7 +52,7 @@ impl<T: TableEntity> Table<T> {
                 conflicts.wait(exists).await?;
                 continue;
             };
-            if !T::SCHEMA.is_due(&stored, self.store().now()) {
+            if !T::SCHEMA.is_due(&stored, self.store().context().now()) {
                 return Err(exists);
             }
             match self
@@ -69,7 +69,9 @@ impl<T: TableEntity> Table<T> {
 impl Shared {
     /// Whether reads of this handle leave out a stored row of a type.
     pub(super) fn hides_row_of(&self, schema: &Schema, row: &Entity) -> bool {
-        !self.extra_rows.hidden && schema.expiry.is_some() && schema.hides(row, self.store.now())
+        !self.extra_rows.hidden
+            && schema.expiry.is_some()
+            && schema.hides(row, self.store.context().now())
     }
 }
 
@@ -157,7 +159,7 @@ impl<T: SoftDelete> Table<T> {
     /// # Errors
     /// Returns the errors of [`update`](Self::update): an entity that is deleted already or has expired is missing.
     pub async fn soft_delete(&self, key: impl KeyOf<T>) -> Result<T> {
-        let now = self.store().now();
+        let now = self.store().context().now();
         self.update(key, |entity| {
             entity.set_deleted_at(Some(now));
             Ok(())

@@ -90,7 +90,11 @@ impl Shared {
             return Ok(CheckedWrite::IfVersion(None));
         };
         // Nothing of an entity that is due may come back.
-        if !self.extra_rows.hidden && schema.merge_base(&stored, self.store.now())?.is_none() {
+        if !self.extra_rows.hidden
+            && schema
+                .merge_base(&stored, self.store.context().now())?
+                .is_none()
+        {
             return Ok(CheckedWrite::As(Operation::Replace(
                 over.clone(),
                 stored.version()?,

@@ -6,9 +6,7 @@ use super::TableQuery;
 use crate::manifest::{Expiries, IndexDefinition, Manifest, WriteTarget};
 use crate::model::{Key, TableName, Ticks};
 use crate::query::{Filter, Select};
-use crate::store::{
-    Error, ManifestCache, PlainWrite, Result, RowFilter, TableStore, TableStoreExt,
-};
+use crate::store::{Error, PlainWrite, Result, RowFilter, TableStore, TableStoreExt};
 use crate::typed::{FromEntity, Requirements, Schema, TableEntity, permit_registered};
 
 /// Default of [`Table::with_concurrency`].
@@ -85,7 +83,6 @@ pub(super) struct Shared {
     pub(super) type_filter: Option<Filter>,
     pub(super) concurrency: usize,
     pub(super) attempts: u32,
-    pub(super) manifests: Arc<ManifestCache>,
     /// Whether writes do not check the manifest, so that index entries may become stale.
     pub(super) unmanaged: bool,
     pub(super) extra_rows: ExtraRows,
@@ -159,7 +156,6 @@ impl<T: FromEntity> Table<T> {
         let name = name.try_into().map_err(Into::into)?;
         let store = store.into_shared();
         Self::open(Shared {
-            manifests: ManifestCache::for_store(&*store),
             store,
             name,
             select: None,
@@ -287,10 +283,10 @@ impl<T> Table<T> {
     }
 
     /// Returns the manifest and permit for a write through the [`store`](Self::store) itself: see
-    /// [`ManifestCache::plain_write`]. `None` if the table is [unmanaged](Self::unmanaged).
+    /// [`TableStoreExt::plain_write`]. `None` if the table is [unmanaged](Self::unmanaged).
     ///
     /// # Errors
-    /// Returns the errors of [`ManifestCache::plain_write`].
+    /// Returns the errors of [`TableStoreExt::plain_write`].
     pub async fn plain_write(&self) -> Result<Option<PlainWrite>> {
         self.shared().plain_write().await
     }
@@ -372,7 +368,7 @@ impl Shared {
         } else {
             self.expiries.clone()
         };
-        (!expiries.is_empty()).then(|| (expiries, self.store.now()))
+        (!expiries.is_empty()).then(|| (expiries, self.store.context().now()))
     }
 
     /// Refuses a write if the type declares an index, because the write would leave the index entry stale. `operation` is the
@@ -396,10 +392,7 @@ impl Shared {
         if self.unmanaged {
             return Ok(None);
         }
-        self.manifests
-            .plain_write(&*self.store, &self.name)
-            .await
-            .map(Some)
+        self.store.plain_write(&self.name).await.map(Some)
     }
 
     /// Refuses a write of an entity that may have an index or several rows according to the manifest.
@@ -423,7 +416,7 @@ impl Shared {
             manifest.check_type(&self.name, schema)?;
             Ok(manifest.type_to_register(schema))
         };
-        permit_registered(&*self.store, &self.manifests, &self.name, schema, check)
+        permit_registered(&*self.store, &self.name, schema, check)
             .await
             .map(drop)
     }
@@ -456,8 +449,7 @@ impl<T: TableEntity> Table<T> {
                 )?;
                 Ok(manifest.type_to_register(T::SCHEMA))
             };
-            let (store, manifests) = (&*shared.store, &shared.manifests);
-            return permit_registered(store, manifests, &shared.name, T::SCHEMA, check)
+            return permit_registered(&*shared.store, &shared.name, T::SCHEMA, check)
                 .await
                 .map(Some);
         }

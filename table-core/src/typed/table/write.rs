@@ -100,7 +100,7 @@ impl<T: TableEntity> Table<T> {
             let stored = self.store().get(self.name(), entity.key(), None).await?;
             let base = match &stored {
                 Some(stored) if !self.shows_hidden() => {
-                    T::SCHEMA.merge_base(stored, self.store().now())?
+                    T::SCHEMA.merge_base(stored, self.store().context().now())?
                 }
                 stored => stored.as_ref(),
             };
@@ -354,7 +354,11 @@ impl Shared {
         else {
             return Ok(None);
         };
-        if !self.extra_rows.hidden && schema.merge_base(&entity, self.store.now())?.is_none() {
+        if !self.extra_rows.hidden
+            && schema
+                .merge_base(&entity, self.store.context().now())?
+                .is_none()
+        {
             return Ok(None);
         }
         schema.check_patchable(&entity)?;

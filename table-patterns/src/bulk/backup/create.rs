@@ -13,7 +13,7 @@ use object_store::prefix::PrefixStore;
 use table_core::manifest::Manifest;
 use table_core::model::{ENCRYPTION_HEADERS, Entity, TableName, Ticks};
 use table_core::query::{Filter, Query};
-use table_core::store::{Error, ManifestCache, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
 use super::contents::{Backup, BackupTable, Chunk, TableProgress};
 use super::directory::{BLOBS, BackupDirectory};
@@ -328,9 +328,7 @@ impl BackupJob {
 
     /// Whether types of the table have large properties, so that references to blobs may be in ciphertext.
     async fn has_large(&self, table: &TableName) -> Result<bool> {
-        let manifest = ManifestCache::for_store(&*self.from)
-            .get(&*self.from, table)
-            .await?;
+        let manifest = self.from.manifest(table).await?;
         Ok(has_large(&manifest))
     }
 

@@ -434,7 +434,7 @@ struct SmallRequests(Arc<dyn TableStore>);
 #[async_trait::async_trait]
 impl TableStore for SmallRequests {
     table_core::forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, query, write);
+        profile, create_table, delete_table, list_tables, get, query, write, context);
 
     async fn transact(
         &self,

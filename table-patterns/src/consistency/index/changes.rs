@@ -319,7 +319,7 @@ pub(crate) async fn due_row(
     }
     for key in obstacles(error, changes) {
         let row = store.get(table, &key, None).await?.map(as_read);
-        if let Some(row) = row.filter(|row| schema.is_due(row, store.now())) {
+        if let Some(row) = row.filter(|row| schema.is_due(row, store.context().now())) {
             return Ok(Some(row));
         }
     }

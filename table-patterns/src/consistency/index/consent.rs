@@ -53,9 +53,7 @@ pub(super) async fn give(set: &IndexSet, loaded: &Loaded, indexes: &[StoredIndex
         store.transact(other, group).await?;
     }
     // The cache of the store rests on the consents that it has read.
-    if let Some(manifests) = store.manifests() {
-        manifests.forget(set.table());
-    }
+    store.context().manifests().forget(set.table());
     Ok(())
 }
 

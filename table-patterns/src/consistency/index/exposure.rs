@@ -16,7 +16,7 @@ pub(crate) fn check_and_declare_copies(
     table: &TableName,
     indexes: &[Index],
 ) -> Result<()> {
-    let names = store.encrypted_names(table);
+    let names = store.context().encrypted_names(table);
     if names.is_empty() {
         return Ok(());
     }
@@ -79,7 +79,7 @@ fn check_index(
         ));
     }
     let target = index.table(table);
-    let into = store.encrypted_names(target);
+    let into = store.context().encrypted_names(target);
     // The rule for a property covers its copies in the same table under the same name only.
     let has_other_rules = target != table || matches!(index.shape(), Shape::Copy { .. });
     let mut sometimes_encrypted = names
@@ -111,7 +111,7 @@ fn declare_copies(
     let held: Vec<&str> = held.iter().map(|name| &**name).collect();
     if !held.is_empty() {
         // From now on the store refuses these copies in plaintext. `Index::entries` marks them to be encrypted.
-        store.declare_encrypted(target, &held);
+        store.context().declare_encrypted(target, &held);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use table_core::manifest::{IndexState, StoredIndex, StoredType};
 use table_core::model::TableName;
-use table_core::store::{Error, ManifestCache, Result, TableStore};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 
 use super::consent;
 use super::entities::IndexedEntities;
@@ -181,7 +181,7 @@ impl Opening<'_> {
             if other == table {
                 continue;
             }
-            let manifest = ManifestCache::for_store(store).get(store, other).await?;
+            let manifest = store.manifest(other).await?;
             if !manifest.indexes.is_empty() {
                 return Err(Error::invalid_request(format!(
                     "the index '{}' copies into the entities of the table '{other}', whose indexes would become stale: copy into entities of \

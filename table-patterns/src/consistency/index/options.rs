@@ -20,7 +20,7 @@ pub struct IndexOptions {
     pub timing: Timing,
     /// The time for which the states of indexes are cached. A change of state waits for the longest cache time plus the longest
     /// request of the processes that the table's manifest registers. In a store that only this process writes
-    /// ([`local_writers`](table_core::store::TableStore::local_writers)), a change of state waits for the writes under way instead, and
+    /// ([`local_writers`](table_core::store::StoreContext::local_writers)), a change of state waits for the writes under way instead, and
     /// handles with older states read them again.
     ///
     /// A write reads states again that are valid for less than a quarter of this time. It sends its tickets and reservations before it

@@ -526,7 +526,10 @@ impl Writer<'_> {
         };
         self.journal
             .background
-            .run(self.entities.store.local_writers(), cleared)
+            .run(
+                self.entities.store.context().local_writers().cloned(),
+                cleared,
+            )
             .await;
         Entries::Applied
     }
@@ -559,7 +562,10 @@ impl Writer<'_> {
         let handed_over = async move { journal.writer().hand_over(row, ticket.as_ref()).await };
         self.journal
             .background
-            .run(self.entities.store.local_writers(), handed_over)
+            .run(
+                self.entities.store.context().local_writers().cloned(),
+                handed_over,
+            )
             .await;
     }
 

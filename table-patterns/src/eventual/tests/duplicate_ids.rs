@@ -230,7 +230,7 @@ struct SweptMeanwhile(Arc<dyn TableStore>);
 
 #[async_trait]
 impl TableStore for SweptMeanwhile {
-    forward_to_store!(self => self.0; profile, create_table, delete_table, list_tables, query, write, transact);
+    forward_to_store!(self => self.0; profile, create_table, delete_table, list_tables, query, write, transact, context);
 
     async fn get(
         &self,

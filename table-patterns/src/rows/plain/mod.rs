@@ -3,7 +3,7 @@
 
 use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};
 use table_core::model::{Entity, Key, TableName};
-use table_core::store::{ManifestCache, Operation, PlainWrite, Result, TableStore, Written};
+use table_core::store::{Operation, PlainWrite, Result, TableStore, TableStoreExt as _, Written};
 use table_core::typed::{Schema, Spread, permit_registered};
 
 /// The end of the errors of refused writes.
@@ -12,7 +12,7 @@ const ADVICE: &str = "keep them in a table of their own, or drop the index";
 /// Permits a write of an entity of a type, in the layout of the type's schema. Refuses it if the manifest has another
 /// layout for the type, or an index of the entity. Keep the answer until the write is done.
 ///
-/// 1 request if the manifest was not read for [`ManifestCache::LIFE`]. 2 more if the manifest does not have the layout yet,
+/// 1 request if the manifest was not read for [`ManifestCache::LIFE`](table_core::store::ManifestCache::LIFE). 2 more if the manifest does not have the layout yet,
 /// or misses a part of it, so for the first write of the type in the table. No request in an unmanaged store.
 pub(crate) async fn permit(
     store: &dyn TableStore,
@@ -31,9 +31,8 @@ pub(crate) async fn permit_after(
     previous: Option<Spread>,
     key: &Key,
 ) -> Result<PlainWrite> {
-    let manifests = ManifestCache::for_store(store);
     let check = |manifest: &Manifest| check_type(manifest, table, schema, previous, key);
-    permit_registered(store, &manifests, table, schema, check).await
+    permit_registered(store, table, schema, check).await
 }
 
 /// Returns the row of the manifest to write first, if there is one.
@@ -78,9 +77,7 @@ pub(crate) async fn permit_whole(
     if let Some(schema) = schema {
         return permit(store, table, schema, key).await;
     }
-    let permitted = ManifestCache::for_store(store)
-        .plain_write(store, table)
-        .await?;
+    let permitted = store.plain_write(table).await?;
     let manifest = permitted.manifest();
     if !manifest.indexes.is_empty() || !manifest.types.is_empty() {
         let entity = entity();
@@ -97,9 +94,7 @@ pub(crate) async fn write(
     operation: Operation,
 ) -> Result<Written> {
     // The permit is kept until the answer: where only this process writes the store, a change of the manifest waits for the permit.
-    let permitted = ManifestCache::for_store(store)
-        .plain_write(store, table)
-        .await?;
+    let permitted = store.plain_write(table).await?;
     check_own(&permitted, table, &operation)?;
     store.write(table, operation).await
 }
@@ -114,9 +109,7 @@ pub(crate) async fn write_together(
     if operations.is_empty() {
         return Ok(Vec::new());
     }
-    let permitted = ManifestCache::for_store(store)
-        .plain_write(store, table)
-        .await?;
+    let permitted = store.plain_write(table).await?;
     operations
         .iter()
         .try_for_each(|operation| check_own(&permitted, table, operation))?;

@@ -85,7 +85,7 @@ impl Rig {
         let memory = MemoryStore::new();
         let table = TableName::new(TABLE).unwrap();
         memory.create_table(&table).await.unwrap();
-        memory.manifests().unwrap().forget(&table);
+        memory.context().manifests().forget(&table);
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
         let store = Metered::new(Faulty::new(memory, faults.clone()), meter.clone());
         Self {

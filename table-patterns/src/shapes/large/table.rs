@@ -267,7 +267,9 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
         self.write_over(value, |old, new| {
             if !self.table.shows_hidden()
-                && T::SCHEMA.merge_base(old, self.store().now())?.is_none()
+                && T::SCHEMA
+                    .merge_base(old, self.store().context().now())?
+                    .is_none()
             {
                 return Ok(new.clone());
             }

@@ -173,7 +173,7 @@ impl LargeValues {
         if self.options.codec.encrypts() {
             return Ok(());
         }
-        let names = self.store.encrypted_names(&self.table);
+        let names = self.store.context().encrypted_names(&self.table);
         let mut encrypted = properties
             .into_iter()
             .filter(|property| names.contains_at(key, property.name));

@@ -165,7 +165,7 @@ impl<S: TableStore> Watched<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Watched<S> {
     forward_to_store!(self => self.store;
-        profile, create_table, delete_table, list_tables, declare_encrypted, encrypted_names, local_writers, manifests, now);
+        profile, create_table, delete_table, list_tables, context);
 
     async fn get(
         &self,

@@ -54,7 +54,7 @@ impl<T: TableEntity> SpreadTable<T> {
         while let Some(previous) = self.previous_key(entity.key())?
             && let Some(row) = self.rows.get(&previous).await?
         {
-            if !T::SCHEMA.is_due(&row.entity, self.store().now()) {
+            if !T::SCHEMA.is_due(&row.entity, self.store().context().now()) {
                 return Err(Error::entity_already_exists(self.name(), entity.key()));
             }
             let replaced = if row.is_moving() {
@@ -81,7 +81,7 @@ impl<T: TableEntity> SpreadTable<T> {
             self.attempts,
             || self.write(Operation::Insert(row.clone())),
             || self.store().get(self.name(), row.key(), None),
-            |old: &Entity| T::SCHEMA.is_due(old, self.store().now()),
+            |old: &Entity| T::SCHEMA.is_due(old, self.store().context().now()),
             |old| async move {
                 self.write(Operation::Replace(row.clone(), old.version()?))
                     .await
@@ -215,7 +215,7 @@ impl<T: TableEntity> SpreadTable<T> {
         };
         // `merge_base` refuses an entity that is deleted and kept.
         T::SCHEMA
-            .merge_base(&row.entity, self.store().now())
+            .merge_base(&row.entity, self.store().context().now())
             .map(drop)
     }
 

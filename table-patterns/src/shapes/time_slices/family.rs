@@ -320,7 +320,7 @@ impl<T: Expires> TimeSlices<T> {
                 self.shared.family
             )));
         }
-        self.drop_before(self.shared.store.now()).await
+        self.drop_before(self.shared.store.context().now()).await
     }
 }
 

@@ -205,7 +205,7 @@ impl WideEntities {
 
     /// The time by which entities expire.
     pub(super) fn now(&self) -> Ticks {
-        self.reader.store.now()
+        self.reader.store.context().now()
     }
 
     /// Replaces the entity in the version of its ETag. 2 requests: the rows are read first.

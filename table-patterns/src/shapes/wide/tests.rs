@@ -44,7 +44,7 @@ fn is_head(row: &Entity) -> bool {
 #[async_trait]
 impl TableStore for Shuffled {
     forward_to_store!(self => self.store;
-        create_table, delete_table, list_tables, get, write, transact);
+        create_table, delete_table, list_tables, get, write, transact, context);
 
     fn profile(&self) -> &ServiceProfile {
         &self.profile

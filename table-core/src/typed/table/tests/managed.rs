@@ -17,7 +17,10 @@ use crate::manifest::{
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use crate::query::{Continuation, Page, Query};
-use crate::store::{Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, TableStore};
+use crate::store::{
+    Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, StoreContext, TableStore,
+    TableStoreExt as _,
+};
 use crate::typed::{Discriminator, SerdeTable, Table, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -101,6 +104,7 @@ async fn metered() -> Result<(Arc<dyn TableStore>, RequestMeter)> {
 #[derive(Debug)]
 struct Process {
     store: MemoryStore,
+    context: StoreContext,
     guest: bool,
     /// Whether the answer of the next query waits for `go_on`.
     pauses_next_query: AtomicBool,
@@ -111,6 +115,7 @@ impl Process {
     fn of(store: &MemoryStore) -> Self {
         Self {
             store: store.clone(),
+            context: StoreContext::new(store.profile()),
             guest: false,
             pauses_next_query: AtomicBool::new(false),
             go_on: Notify::new(),
@@ -139,6 +144,10 @@ impl TableStore for Process {
             self.go_on.notified().await;
         }
         page
+    }
+
+    fn context(&self) -> &StoreContext {
+        &self.context
     }
 }
 
@@ -533,12 +542,11 @@ async fn a_missing_table_is_an_error_and_a_new_table_is_read() -> Result<()> {
 async fn a_write_is_waited_for() -> Result<()> {
     let store = MemoryStore::new();
     store.create_table(&shop()).await?;
-    let writers = store.local_writers().expect("only this process writes");
-    let rests_on = store
-        .manifests()
-        .expect("a store has one")
-        .plain_write(&store, &shop())
-        .await?;
+    let writers = store
+        .context()
+        .local_writers()
+        .expect("only this process writes");
+    let rests_on = store.plain_write(&shop()).await?;
     let change = writers.change("shop");
     assert!(!change.is_known());
     drop(rests_on);
@@ -608,7 +616,7 @@ async fn a_manifest_that_was_read_before_a_change_is_not_cached() -> Result<()> 
     let new = cache.new_table(&table, None);
     drop(cache.change(&table));
     new.created();
-    assert!(cache.known(&*process, &table).is_none());
+    assert!(cache.known(None, &table).is_none());
     Ok(())
 }
 

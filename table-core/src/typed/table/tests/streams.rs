@@ -199,7 +199,7 @@ struct Reversing(MemoryStore);
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for Reversing {
     forward_to_store!(self => self.0;
-        create_table, delete_table, list_tables, get, write, transact, declare_encrypted, encrypted_names, local_writers, manifests, now);
+        create_table, delete_table, list_tables, get, write, transact, context);
 
     fn profile(&self) -> &ServiceProfile {
         &ServiceProfile::COSMOS_TABLE

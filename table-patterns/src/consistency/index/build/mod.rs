@@ -65,7 +65,7 @@ pub struct BuildProgress {
 /// Each state change waits for the longest cache time of the writers plus the longest life of a request. The removal of dangling local
 /// entries waits as well. With [`IndexOptions::default`](crate::index::IndexOptions) each wait takes 90 seconds, and all waits take 6 minutes.
 /// The first index of a type stays delete-only for at least 90 seconds, because of programs that write plain rows. In a store that only this
-/// process writes ([`local_writers`](table_core::store::TableStore::local_writers): the memory and the embedded store), each wait ends when the
+/// process writes ([`local_writers`](table_core::store::StoreContext::local_writers): the memory and the embedded store), each wait ends when the
 /// writes in progress end.
 pub struct IndexBuild<'a> {
     index: Arc<Index>,

@@ -90,7 +90,7 @@ impl IndexSet {
         let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
         let known = RwLock::new(Arc::new(ManifestView::of_program(&table, &own)));
         let (local, identity) = (
-            store.local_writers(),
+            store.context().local_writers().cloned(),
             store.profile().table_identity(&table),
         );
         Self {

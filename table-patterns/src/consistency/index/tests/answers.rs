@@ -136,7 +136,7 @@ fn without_etag(entity: Entity) -> Entity {
 #[async_trait]
 impl TableStore for WithoutETags {
     forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, write, transact, local_writers, manifests);
+        profile, create_table, delete_table, list_tables, write, transact, context);
 
     async fn get(
         &self,
@@ -215,7 +215,7 @@ struct WithoutKeys(MemoryStore, &'static [&'static str]);
 #[async_trait]
 impl TableStore for WithoutKeys {
     forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, query, write, transact, local_writers, manifests);
+        profile, create_table, delete_table, list_tables, get, query, write, transact, context);
 
     async fn query_readable(
         &self,

@@ -36,7 +36,11 @@ async fn open(store: impl TableStore, indexes: Vec<Index>) -> Result<IndexedEnti
 /// A table that other processes write too, with people, and the requests of the slow process.
 async fn people() -> Result<(MemoryStore, FaultInjector)> {
     let (store, faults) = (MemoryStore::new(), FaultInjector::new(1));
-    store.local_writers().expect("one process").serve();
+    store
+        .context()
+        .local_writers()
+        .expect("one process")
+        .serve();
     store.create_table(&TableName::new("People")?).await?;
     let people = open(store.clone(), Vec::new()).await?;
     for n in 0..PEOPLE {

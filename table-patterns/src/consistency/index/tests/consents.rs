@@ -6,7 +6,7 @@ use table_core::manifest::{IndexDefinition, IndexState, Manifest, StoredIndex, W
 use table_core::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use table_core::query::Query;
 use table_core::store::{
-    GroupTransaction, ManifestCache, Operation, Outcome, Result, TableStore, TableStoreExt as _,
+    GroupTransaction, Operation, Outcome, Result, TableStore, TableStoreExt as _,
 };
 
 use super::world::{World, person, rows_left};
@@ -89,9 +89,7 @@ async fn a_planted_definition_reaches_no_other_table() -> Result<()> {
         .try_collect()
         .await?;
     assert!(imported[0].result.is_ok());
-    let plain = ManifestCache::for_store(&*world.store)
-        .plain_write(&*world.store, &people())
-        .await?;
+    let plain = world.store.plain_write(&people()).await?;
     plain.manifest().check_plain(
         &people(),
         WriteTarget::Entity(&pointing("4", "new")),

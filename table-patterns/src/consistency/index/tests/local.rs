@@ -308,7 +308,7 @@ async fn a_drop_waits_for_a_running_builder() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_state_in_a_served_store_waits_for_durations_and_reports_them() -> Result<()> {
     let (store, index) = (five().await?, index(&Placement::OtherPartition));
-    store.local_writers().unwrap().serve();
+    store.context().local_writers().unwrap().serve();
     let people = open(store.clone(), &index).await?;
     let begun = Instant::now();
     let mut waits: Vec<(Duration, Waiting)> = Vec::new();

@@ -275,7 +275,7 @@ async fn a_list_of_a_newer_format_is_not_changed() -> Result<()> {
 async fn the_second_of_two_builders_is_refused() -> Result<()> {
     let world = World::new().await?;
     // As two processes: in one process, the first build would end before the second begins.
-    world.store.local_writers().unwrap().serve();
+    world.store.context().local_writers().unwrap().serve();
     world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
     let open = || world.open(vec![by_city(Placement::OtherPartition, Shape::Row)]);
     let (one, two) = (open().await?, open().await?);

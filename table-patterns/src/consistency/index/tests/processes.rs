@@ -37,7 +37,11 @@ fn person(id: &str) -> Entity {
 /// A store that several processes write, with a table of one entity.
 async fn service() -> Result<MemoryStore> {
     let store = MemoryStore::new();
-    store.local_writers().expect("one process").serve();
+    store
+        .context()
+        .local_writers()
+        .expect("one process")
+        .serve();
     store.create_table(&people()).await?;
     open(store.clone(), IndexOptions::local(), Vec::new())
         .await?
@@ -118,7 +122,11 @@ async fn a_process_without_waiters_has_no_row() -> Result<()> {
     let first = open(alone.clone(), IndexOptions::default(), vec![index()]).await?;
     assert!(rows(&alone).await?.is_empty());
     // A server may later give other processes access, while this process runs: the table's own row has its durations.
-    alone.local_writers().expect("one process").serve();
+    alone
+        .context()
+        .local_writers()
+        .expect("one process")
+        .serve();
     let quick = open(alone.clone(), IndexOptions::local(), vec![index()]).await?;
     assert_eq!(first.state("city"), IndexState::Readable);
     assert_eq!(rows(&alone).await?.len(), 1);

@@ -12,8 +12,8 @@ use table_core::model::{Entity, Key, TableName, Ticks};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, TableStoreExt as _,
-    Written,
+    Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, StoreContext, TableStore,
+    TableStoreExt as _, Written,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -38,6 +38,7 @@ struct Gate {
     store: MemoryStore,
     held: Mutex<Option<IsHeld>>,
     held_read: Mutex<Option<Key>>,
+    context: StoreContext,
     unreadable: Mutex<Option<IsHeld>>,
     arrived: Notify,
     go: Notify,
@@ -55,6 +56,7 @@ impl Gate {
             store: store.clone(),
             held: Mutex::default(),
             held_read: Mutex::default(),
+            context: StoreContext::new(store.profile()),
             unreadable: Mutex::default(),
             arrived: Notify::new(),
             go: Notify::new(),
@@ -94,6 +96,10 @@ impl Gate {
 #[async_trait]
 impl TableStore for Gate {
     forward_to_store!(self => self.store; profile, create_table, delete_table, list_tables, query);
+
+    fn context(&self) -> &StoreContext {
+        &self.context
+    }
 
     async fn get(
         &self,
@@ -312,7 +318,11 @@ async fn no_failed_request_gives_a_write_a_wrong_outcome() -> Result<()> {
         for fault in [Fault::LoseRequest, Fault::LoseAnswer, Fault::BreakAnswer] {
             for nth in 1..=14 {
                 let (store, faults) = (store().await?, FaultInjector::new(1));
-                store.local_writers().expect("one process").serve();
+                store
+                    .context()
+                    .local_writers()
+                    .expect("one process")
+                    .serve();
                 let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
                 let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
                 let options = QueueOptions {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::Manifest;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
-use table_core::store::{Error, ManifestCache, Result};
+use table_core::store::{Error, Result};
 use table_core::typed::{
     EntityPatch as _, IndexedEntity, KeyOf, PartitionIn, Schema, TableEntity, permit_registered,
 };
@@ -498,14 +498,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 Ok(manifest.type_to_register(schema))
             };
             // The index set of the table holds the permit of the write: this one may end before.
-            permit_registered(
-                store,
-                &ManifestCache::for_store(store),
-                table,
-                schema,
-                check,
-            )
-            .await?;
+            permit_registered(store, table, schema, check).await?;
         }
         Ok(())
     }
@@ -527,7 +520,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
             }
             (Some(old), Make::Merged(schema, over)) => {
                 if !self.table().shows_hidden() {
-                    let now = self.table().store().now();
+                    let now = self.table().store().context().now();
                     // A patch does not find a hidden entity, and nothing of an entity that is due may come back.
                     if version.is_some() && schema.hides(&old, now) {
                         return Err(self.missing(&key));
@@ -540,7 +533,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 Ok(Change::replace(old, new))
             }
             (Some(old), Make::Updated(schema, change)) => {
-                let now = self.table().store().now();
+                let now = self.table().store().context().now();
                 if !self.table().shows_hidden() && schema.hides(&old, now) {
                     return Err(self.missing(&key));
                 }

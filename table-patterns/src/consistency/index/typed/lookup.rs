@@ -114,7 +114,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// Leaves out hidden entities.
     fn without_hidden(&self, mut found: Vec<Entity>) -> Result<Vec<Entity>> {
         if self.hides() {
-            let now = self.entities()?.store().now();
+            let now = self.entities()?.store().context().now();
             found.retain(|entity| !T::SCHEMA.hides(entity, now));
         }
         Ok(found)

@@ -339,7 +339,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         if self.table().shows_hidden() {
             return Ok(Some(row));
         }
-        T::SCHEMA.merge_base(row, self.entities.store().now())
+        T::SCHEMA.merge_base(row, self.entities.store().context().now())
     }
 
     /// The entity that was read, if it exists in the requested version.
@@ -494,7 +494,7 @@ impl<T: IndexedEntity + SoftDelete> IndexedTable<T> {
     /// # Errors
     /// As [`update`](Self::update).
     pub async fn soft_delete(&self, key: impl KeyOf<T>) -> Result<Stored<T>> {
-        let now = self.entities.store().now();
+        let now = self.entities.store().context().now();
         self.update(key, |entity| {
             entity.set_deleted_at(Some(now));
             Ok(())
