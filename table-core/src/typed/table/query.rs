@@ -11,7 +11,7 @@ use crate::query::{
     AccessPath, Comparison, Explanation, Filter, FilterNode, KeyBounds, Query, Range, Select,
 };
 use crate::store::{Error, KeyOrder, Result, RowFilter, TableStore};
-use crate::typed::{Condition, FromEntity, PartitionPrefix};
+use crate::typed::{FromEntity, IntoCondition, PartitionPrefix};
 
 /// A query of a table of `T` that returns `R`. [`Table::query`] creates it. Add conditions and options, then run it; it can
 /// be run several times.
@@ -164,9 +164,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     /// Restricts the query to entities that match. The service still reads the other entities, so a filter saves
     /// traffic but not time at the service.
-    pub fn filter(self, condition: Condition<T>) -> Self {
+    pub fn filter(self, condition: impl IntoCondition<T>) -> Self {
         self.try_and(|conditions| {
             condition
+                .into_condition()
                 .into_filter()
                 .map(|filter| conditions.filter(filter))
         })
