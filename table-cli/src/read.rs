@@ -4,7 +4,7 @@ use clap::Args;
 use futures_util::TryStreamExt as _;
 use serde_json::json;
 use table_core::engine::entity_size;
-use table_core::manifest::{Manifest, StoredIndex};
+use table_core::manifest::{IndexState, Manifest, StoredIndex};
 use table_core::model::{INDEX_NAME, Key, TableName};
 use table_core::query::{AccessPath, Filter, Query, Select};
 use table_core::store::{CycleDetector, TableStore, TableStoreExt as _};
@@ -155,7 +155,7 @@ pub(crate) struct QueryArgs {
     /// At most this many entities
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Say how the query would run, without a request
+    /// Say how the query would run, and which index has its results: 1 request, for the manifest
     #[arg(long)]
     explain: bool,
     /// How entities are printed
@@ -183,9 +183,8 @@ impl QueryArgs {
             ));
         }
         let work = async |open: &mut OpenStore| {
-            // `--explain` sends no request, and keys need the manifest.
             if self.explain {
-                return print(&explain(&query, open));
+                return self.explain(open, query).await;
             }
             self.keys
                 .apply(open, std::slice::from_ref(&self.table))
@@ -193,6 +192,35 @@ impl QueryArgs {
             self.print_pages(open, query).await
         };
         self.store.with_open(Access::Read, self.pace, work).await
+    }
+
+    async fn explain(&self, open: &OpenStore, mut query: Query) -> Result<()> {
+        query.top = self.top;
+        let requests = match query.access_path() {
+            AccessPath::Point => "1 request",
+            AccessPath::RowRange | AccessPath::PartitionScan => {
+                "1 request for each 1000 entities of the range, or more"
+            }
+            AccessPath::PartitionRange | AccessPath::TableScan => {
+                "1 request for each 1000 entities of the range, or more; --partition makes it a partition scan"
+            }
+        };
+        let mut explanation = query.explain(open.store.profile());
+        if self.selection.hides_index_entries() {
+            match manifest(&*open.store, &self.table).await {
+                Ok(manifest) => {
+                    let in_force = manifest.indexes.iter().filter(|index| {
+                        index.state == IndexState::Readable && index.unconfirmed.is_none()
+                    });
+                    let definitions = in_force.filter_map(|index| index.definition.as_ref());
+                    explanation = explanation.with_indexes(&query, definitions, None);
+                }
+                Err(error) => remark(&format!(
+                    "no index is considered, because the manifest cannot be read: {error}"
+                )),
+            }
+        }
+        print(&format!("{explanation}\n{requests}\n"))
     }
 
     async fn print_pages(&self, open: &OpenStore, mut query: Query) -> Result<()> {
@@ -251,19 +279,6 @@ fn too_long(query: &Query) -> Failure {
          --scan (--explain says more)",
         query.access_path()
     ))
-}
-
-fn explain(query: &Query, open: &OpenStore) -> String {
-    let requests = match query.access_path() {
-        AccessPath::Point => "1 request",
-        AccessPath::RowRange | AccessPath::PartitionScan => {
-            "1 request for each 1000 entities of the range, or more"
-        }
-        AccessPath::PartitionRange | AccessPath::TableScan => {
-            "1 request for each 1000 entities of the range, or more; --partition makes it a partition scan"
-        }
-    };
-    format!("{}\n{requests}\n", query.explain(open.store.profile()))
 }
 
 /// The arguments of `tables count`.

@@ -2,7 +2,10 @@
 
 use predicates::prelude::*;
 use predicates::str::contains;
-use table_core::model::Entity;
+use table_core::manifest::{IndexState, StoredIndex};
+use table_core::model::{Entity, TableName};
+use table_core::store::TableStore as _;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
 use crate::support::{embedded, employees, fill, of_every_type, on_disk, served, tables};
 
@@ -115,9 +118,8 @@ fn query_prints_a_table_and_its_requests() {
 }
 
 #[test]
-fn query_explains_without_a_request() {
+fn query_explains_a_table_that_does_not_exist() {
     let (_directory, store) = embedded(employees());
-    // The table does not exist, so a request would fail.
     let arguments = [
         "query",
         &store,
@@ -132,6 +134,60 @@ fn query_explains_without_a_request() {
             .and(contains("compares Age"))
             .and(contains("--partition")),
     );
+}
+
+#[test]
+fn query_explains_which_index_has_the_results() {
+    let (directory, store) = embedded([]);
+    let table = TableName::new("People").unwrap();
+    let keyed =
+        |name, row| Index::keyed(name, Placement::SamePartition, "", row).expect("a template");
+    on_disk(directory.path(), async |store| {
+        store.create_table(&table).await.unwrap();
+        let options = IndexOptions::local();
+        let first = vec![keyed("name", "name_{Name:text}_{RowKey}")];
+        let people = IndexedEntities::open(store.clone(), table.clone(), first, options);
+        let ann = Entity::new("p", "1").unwrap().with("Name", "ann");
+        people.await.unwrap().insert(ann).await.unwrap();
+        // An interrupted build leaves an index that is not readable.
+        let city = keyed("city", "city_{City:text}_{RowKey}");
+        let city = StoredIndex::new(city.definition(), IndexState::Building);
+        fill(&store, "People", [city.to_entity().unwrap()]).await;
+    });
+    let by_name = "index name: the query fixes PartitionKey, Name of its key 'name_{Name:text}_{RowKey:text}'; \
+        entities.all(\"name\", &IndexQuery::partition(\"p\").prefix(\"name_ann_\"), Trust::Entity) \
+        costs 1 request for each page of entries, and 1 for each entity";
+    let explained = |arguments: &[&str]| {
+        let command = ["query", &store, "People", "--explain"];
+        let explained = tables().args(command).args(arguments).assert().success();
+        let output = explained.get_output();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        let lines = String::from_utf8(output.stdout.clone()).unwrap();
+        let mut found = lines.lines().filter(|line| line.starts_with("index "));
+        found.next().map(str::to_owned)
+    };
+    let name = ["--partition", "p", "--filter", "Name eq 'ann'"];
+    let with = |more: &[&'static str]| [&name as &[&str], more].concat();
+    let cases = [
+        (with(&[]), Some(by_name.to_owned())),
+        (with(&["--select", "Name"]), Some(by_name.to_owned())),
+        (
+            vec![
+                "--partition",
+                "p",
+                "--filter",
+                "Name eq 'ann' and Age gt 40",
+            ],
+            Some(format!("{by_name}; keep the results that match Age gt 40")),
+        ),
+        (with(&["--top", "1"]), None),
+        (with(&["--system-rows"]), None),
+        (vec!["--filter", "Name eq 'ann'"], None),
+        (vec!["--partition", "p", "--filter", "City eq 'oslo'"], None),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(explained(&arguments), expected, "{arguments:?}");
+    }
 }
 
 #[test]

@@ -293,7 +293,7 @@ pub(crate) fn entity_key_error(index: &str, entity: &str, key: &Key) -> Error {
 }
 
 /// Appends a value with the transforms and the encoding of its part.
-fn write_part(
+pub(super) fn write_part(
     key: &mut KeyBuilder,
     part: &TemplatePart,
     mut value: PartValue<'_>,
@@ -314,12 +314,12 @@ fn write_part(
 }
 
 /// Returns the value of a field in a key; `None` if the key does not fit the template.
-fn read_field<'e>(
+pub(super) fn read_field<'v>(
     template: &KeyTemplate,
     of_partition: bool,
-    key: &'e Key,
+    key: &Key,
     name: &str,
-) -> Option<PartValue<'e>> {
+) -> Option<PartValue<'v>> {
     let mut parser = parser(of_partition, key);
     let mut found = None;
     for (at, segment) in template.segments().iter().enumerate() {

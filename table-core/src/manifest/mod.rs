@@ -10,6 +10,7 @@
 mod definition;
 mod evaluate;
 mod expiry;
+mod explain;
 mod kinds;
 mod layout;
 mod lowercase;
@@ -32,6 +33,8 @@ pub(crate) use evaluate::entity_key_error;
 #[doc(hidden)]
 pub use expiry::Expiries;
 pub use expiry::Expiry;
+#[doc(hidden)]
+pub use explain::KnownType;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
 pub use lowercase::LOWERCASE_UNICODE;

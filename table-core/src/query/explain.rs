@@ -19,6 +19,9 @@ pub struct Explanation {
     pub limit: Option<usize>,
     /// A cheaper way to the same result.
     pub plan: Option<Plan>,
+    /// The declared index that has all results: its name, the part of its key that the query fixes, the lookup to write in place of the query,
+    /// its cost in requests, and the conditions that remain for the results. `None` if no index is known to have all results.
+    pub index: Option<String>,
 }
 
 impl Explanation {
@@ -60,6 +63,7 @@ impl Query {
             comparisons: self.filter.as_ref().map_or(0, Filter::comparisons),
             limit: profile.filter_comparisons,
             plan: self.cheaper_plan(),
+            index: None,
         }
     }
 }
@@ -83,8 +87,11 @@ impl fmt::Display for Explanation {
                 }
             )?;
         }
-        match &self.plan {
-            Some(plan) => write!(f, "\ncheaper: {plan}"),
+        if let Some(plan) = &self.plan {
+            write!(f, "\ncheaper: {plan}")?;
+        }
+        match &self.index {
+            Some(index) => write!(f, "\n{index}"),
             None => Ok(()),
         }
     }
@@ -101,7 +108,7 @@ impl Query {
     }
 
     /// Returns the keys that the service reads.
-    pub(super) fn service_bounds(&self) -> KeyBounds {
+    pub(crate) fn service_bounds(&self) -> KeyBounds {
         self.filter.as_ref().map_or(KeyBounds::ALL, keys_by_and)
     }
 }

@@ -76,7 +76,7 @@ impl Comparison {
     }
 
     /// Whether the operator holds for this order of property and literal; `None` if they are not comparable.
-    pub(super) fn holds(self, order: Option<Ordering>) -> bool {
+    pub(crate) fn holds(self, order: Option<Ordering>) -> bool {
         match self {
             Self::Equal => order == Some(Ordering::Equal),
             Self::NotEqual => order != Some(Ordering::Equal),

@@ -84,6 +84,24 @@ pub struct Condition<E> {
     of: PhantomData<fn() -> E>,
 }
 
+/// A condition of a filter of `E`: a [`Condition`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a condition of `{E}`",
+    label = "not a condition",
+    note = "join conditions with `.and(…)` and `.or(…)`: `a.and(b)` in place of `a && b`, which joins values of `bool`",
+    note = "`raw_filter` takes a `Filter`, which names properties by text"
+)]
+pub trait IntoCondition<E> {
+    /// Converts to the condition.
+    fn into_condition(self) -> Condition<E>;
+}
+
+impl<E> IntoCondition<E> for Condition<E> {
+    fn into_condition(self) -> Self {
+        self
+    }
+}
+
 /// Returns the name in the store, for example for [`TableQuery::select`](super::TableQuery::select).
 impl<E, V, C> AsRef<str> for Field<E, V, C> {
     fn as_ref(&self) -> &str {

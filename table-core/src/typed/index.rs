@@ -96,7 +96,8 @@ impl<T> fmt::Debug for IndexEntries<T> {
     note = "declare an index with `#[index(name, …)]` and select its entries with `{T}::by_name(…)`"
 )]
 pub trait EntriesOf<T> {
-    /// [`OneEntry`] if the complete key of a unique index is given, otherwise [`ManyEntries`].
+    /// [`OneEntry`] if the complete key of a unique index is given, the lookup itself if a part of that key is missing, otherwise
+    /// [`ManyEntries`].
     type Kind;
 
     /// Converts to a range of entries.
@@ -105,6 +106,16 @@ pub trait EntriesOf<T> {
     /// Fails if a key part cannot be encoded.
     fn into_entries(self) -> Result<IndexEntries<T>>;
 }
+
+/// The [kind](EntriesOf::Kind) of a lookup that finds at most one entity of `T`. The derive macro also implements it for lookups of unique
+/// indexes with missing parts, under a bound that never holds and names these parts.
+#[diagnostic::on_unimplemented(
+    message = "this lookup can find several entities of `{T}`",
+    note = "read them with `all`, `first`, `page` or `stream`; only the whole key of a unique index finds one entity"
+)]
+pub trait FindsOne<T> {}
+
+impl<T> FindsOne<T> for OneEntry {}
 
 /// At most one entry: the complete key of a unique index is given.
 #[derive(Clone, Copy, Debug)]

@@ -32,9 +32,12 @@ pub use entity::{
 #[doc(hidden)]
 pub use field::{ComparesWithEncrypted, ComparesWithKey, ComparesWithSplit};
 pub use field::{
-    Condition, EncryptedField, Field, FieldGroup, KeyField, LargeField, Operand, SplitField,
+    Condition, EncryptedField, Field, FieldGroup, IntoCondition, KeyField, LargeField, Operand,
+    SplitField,
 };
-pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
+pub use index::{
+    EntriesOf, FindsOne, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange,
+};
 pub use record::Record;
 #[doc(hidden)]
 pub use registration::permit_registered;

@@ -229,6 +229,15 @@ impl Schema {
         Ok(())
     }
 
+    /// Returns the properties that every row of the type has under these names: not the optional ones, and none if rows of an earlier version may
+    /// be stored.
+    pub(super) fn required_in_rows(&self) -> Vec<&'static str> {
+        let properties = self.properties.iter().filter(|property| {
+            self.previous.is_none() && !property.optional && property.aliases.is_empty()
+        });
+        properties.map(|property| property.name).collect()
+    }
+
     /// Checks that entities of the type are stored as one row under their key.
     ///
     /// # Errors

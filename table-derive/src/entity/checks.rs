@@ -48,17 +48,6 @@ fn stored_types(entity: &Entity<'_>) -> Vec<TokenStream> {
             let problem = "a split field is text, bytes, or stored as JSON or text, which can be cut into parts";
             check("can_be_split", TokenStream::new(), problem);
         }
-        if property.expires || property.deleted_at.is_some() {
-            let attribute = if property.expires {
-                "expires"
-            } else {
-                "deleted_at"
-            };
-            let problem = format!(
-                "`#[{attribute}]` is for a time: `DateTime<Utc>`, `Ticks`, or an `Option` of one"
-            );
-            check("is_time", TokenStream::new(), &problem);
-        }
     }
     checks
 }

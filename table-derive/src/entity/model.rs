@@ -127,20 +127,25 @@ fn entity<'a>(
     errors: &Errors,
 ) -> Option<Entity<'a>> {
     let krate = container.krate();
-    let partition = template(
-        "partition_key",
-        container.partition_key.as_ref(),
-        input,
-        sources,
-        errors,
-    );
-    let row = template(
-        "row_key",
-        container.row_key.as_ref(),
-        input,
-        sources,
-        errors,
-    );
+    let key = |name, whole: &Option<LitStr>| template(name, whole.as_ref(), input, sources, errors);
+    let has_key = container.partition_key.is_some()
+        || container.row_key.is_some()
+        || sources
+            .iter()
+            .any(|(_, _, attrs)| attrs.partition_key.is_some() || attrs.row_key.is_some());
+    let (partition, row) = if has_key {
+        (
+            key("partition_key", &container.partition_key),
+            key("row_key", &container.row_key),
+        )
+    } else {
+        let name = &input.ident;
+        let problem = format!(
+            "`{name}` has no key: mark fields with `#[partition_key]` and `#[row_key]`, or write `#[entity(partition_key = \"{{field}}\", row_key = \"{{other}}\")]`"
+        );
+        errors.push(name, problem);
+        (None, None)
+    };
     let version = version(container, errors);
     let min_reader = min_reader(container, version, errors);
     let keys: Vec<Ident> = key_fields(partition.iter().chain(&row));

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Generics, Ident, Path};
 
 use super::model::Entity;
-use crate::fields::{Field, Property, Role, codec_for, var};
+use crate::fields::{Field, Property, Role, codec_for, is_option, var};
 
 /// Returns the name of the patch type.
 pub(super) fn name(entity: &Entity<'_>) -> Ident {
@@ -133,14 +133,20 @@ fn setter(krate: &Path, field: &Field) -> TokenStream {
 fn step(krate: &Path, field: &Field) -> TokenStream {
     let (ident, ty, span) = (&field.ident, field.value_type(), field.ty.span());
     let (encoder, value) = (var("__encoder", ty), var("__value", ty));
+    let mut given = quote!(::core::option::Option::as_ref(&self.#ident));
     let write = match &field.role {
         Role::Property(Property {
             name,
-            value_codec: codec,
+            codec,
             encrypt,
             ..
         }) => {
-            let codec = codec_for(krate, codec, ty);
+            if is_option(&field.ty) {
+                // With another codec for the value alone, a type without codec would be two errors.
+                given =
+                    quote!(::core::option::Option::is_some(&self.#ident).then_some(&self.#ident));
+            }
+            let codec = codec_for(krate, codec, &field.ty);
             quote_spanned!(span=> #encoder.patch(#name, #value, #encrypt, #codec::write)?;)
         }
         role => {
@@ -153,7 +159,7 @@ fn step(krate: &Path, field: &Field) -> TokenStream {
         }
     };
     quote!({
-        let (#encoder, #value) = (&mut __encoder, ::core::option::Option::as_ref(&self.#ident));
+        let (#encoder, #value) = (&mut __encoder, #given);
         #write
     })
 }

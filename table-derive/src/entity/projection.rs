@@ -92,15 +92,20 @@ fn checks(projection: &Projection<'_>) -> TokenStream {
         let split = format!(
             "{at}: the entity's `{name}` is split and may be in several properties; read the whole entity"
         );
+        let ident = plain(&field.ident);
+        let key = format!(
+            "{at}: `{ident}` is in a key of the entity; mark the field with `#[partition_key]` or `#[row_key]`, so that it is read from the key"
+        );
         let mark = format!("{at}: the field must be `#[encrypt]` exactly if the entity's `{name}` is");
         quote_spanned! {field.ty.span()=>
-            match #krate::__private::projected(<#of as #krate::typed::TableEntity>::SCHEMA, (#properties)[0]) {
+            match #krate::__private::projected(<#of as #krate::typed::TableEntity>::SCHEMA, (#properties)[0], #ident) {
                 #krate::__private::Projected::Fits => {}
                 #krate::__private::Projected::Missing => ::core::panic!("{}", #missing),
                 #krate::__private::Projected::OtherType => ::core::panic!("{}", #other),
                 #krate::__private::Projected::Optional => ::core::panic!("{}", #optional),
                 #krate::__private::Projected::Large => ::core::panic!("{}", #large),
                 #krate::__private::Projected::Split => ::core::panic!("{}", #split),
+                #krate::__private::Projected::Key => ::core::panic!("{}", #key),
                 #krate::__private::Projected::OtherMark => ::core::panic!("{}", #mark),
             }
         }

@@ -156,6 +156,11 @@ macro_rules! pattern_behaviours {
                 a_merge_without_indexed_values_reads_no_entries
                 a_merge_keeps_undeclared_indexes_in_step
             }
+            explain {
+                typed_queries_name_the_index_that_has_their_results
+                the_named_lookup_has_the_results_at_the_named_cost
+                dynamic_queries_name_the_index_that_has_their_results
+            }
             costs {
                 requests_of_logs
                 requests_of_series

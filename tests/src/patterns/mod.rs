@@ -16,6 +16,7 @@ mod denormalization;
 mod expiry;
 mod expiry_claims;
 mod expiry_versions;
+mod explain;
 mod feed;
 mod forms;
 mod handles;

@@ -45,8 +45,8 @@ use super::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as a property",
     label = "not a property type",
-    note = "store it as JSON with `#[entity(json)]`, in another way with `#[entity(with = …)]`, as several \
-            properties with `#[entity(flatten)]`, or not at all with `#[entity(skip)]`",
+    note = "store it as text with `#[entity(text)]` if it has `Display` and `FromStr`, as JSON with `#[entity(json)]` if it has serde's traits, \
+            in another way with `#[entity(with = …)]`, as several properties with `#[entity(flatten)]`, or not at all with `#[entity(skip)]`",
     note = "derive `Property` for a newtype or a unit enum"
 )]
 pub trait Property: Sized + Send + Sync + 'static {

@@ -287,10 +287,12 @@ pub enum Projected {
     Large,
     /// The property is split: its value may be in several properties.
     Split,
+    /// The value is in a key of the entity.
+    Key,
 }
 
-/// Compares a field of a projection with the property of the same name.
-pub const fn projected(schema: &Schema, field: PropertySchema) -> Projected {
+/// Compares a field of a projection with the property of the same name. `ident` is the name of the field in the struct.
+pub const fn projected(schema: &Schema, field: PropertySchema, ident: &str) -> Projected {
     let mut i = 0;
     while i < schema.properties.len() {
         let property = schema.properties[i];
@@ -299,7 +301,29 @@ pub const fn projected(schema: &Schema, field: PropertySchema) -> Projected {
         }
         i += 1;
     }
-    Projected::Missing
+    if has_part(schema.partition_key, ident) || has_part(schema.row_key, ident) {
+        Projected::Key
+    } else {
+        Projected::Missing
+    }
+}
+
+/// Whether a key template has a part for a field: `{id}`, `{id:06}` or `{id#16}`.
+const fn has_part(template: &str, field: &str) -> bool {
+    let (template, field) = (template.as_bytes(), field.as_bytes());
+    let mut start = 0;
+    while start + field.len() + 1 < template.len() {
+        let mut same = 0;
+        while same < field.len() && template[start + 1 + same] == field[same] {
+            same += 1;
+        }
+        let ends = matches!(template[start + 1 + same], b'}' | b':' | b'#');
+        if template[start] == b'{' && same == field.len() && ends {
+            return true;
+        }
+        start += 1;
+    }
+    false
 }
 
 const fn compare(property: PropertySchema, field: PropertySchema) -> Projected {
@@ -351,11 +375,6 @@ pub const fn can_be_split(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Binary)
 }
 
-/// Whether a property is stored as a time.
-pub const fn is_time(edm_type: EdmType) -> bool {
-    matches!(edm_type, EdmType::DateTime)
-}
-
 /// Whether two schema versions describe the same type: type name and discriminator are equal.
 pub const fn same_type(a: &Schema, b: &Schema) -> bool {
     equal(a.type_name, b.type_name)
@@ -373,7 +392,6 @@ pub const fn same_type(a: &Schema, b: &Schema) -> bool {
 /// Whether the discriminators of two types exclude each other, so that a row cannot belong to both.
 pub const fn is_distinct_from(a: &Schema, b: &Schema) -> bool {
     match (&a.discriminator, &b.discriminator) {
-        (Discriminator::None, _) | (_, Discriminator::None) => false,
         (Discriminator::Property(p), Discriminator::Property(q)) => {
             !equal(str_of(p), str_of(q)) || !equal(a.type_name, b.type_name)
         }
@@ -381,7 +399,7 @@ pub const fn is_distinct_from(a: &Schema, b: &Schema) -> bool {
         | (Discriminator::PartitionPrefix(p), Discriminator::PartitionPrefix(q)) => {
             !starts_with(str_of(p), str_of(q)) && !starts_with(str_of(q), str_of(p))
         }
-        // Different kinds of discriminators: a resolver takes the first variant that fits.
+        // Different kinds of discriminators: a resolver takes the first variant that fits. A type without one is refused by itself.
         _ => true,
     }
 }

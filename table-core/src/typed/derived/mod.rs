@@ -11,8 +11,8 @@ mod transform;
 pub(super) use check::NamePieces;
 pub use check::{
     Projected, are_distinct, are_parts_free, avoids, can_be_large, can_be_split, can_be_summed,
-    has_extremes, is_distinct_from, is_time, joined, prefixed, prefixed_bytes, prefixed_names,
-    projected, same_type,
+    has_extremes, is_distinct_from, joined, prefixed, prefixed_bytes, prefixed_names, projected,
+    same_type,
 };
 pub use decode::Slots;
 pub(super) use decode::marks;
@@ -23,7 +23,9 @@ pub use resolve::{
     check_projected, filter_all, has_discriminator, is_a, lost_value, no_number, no_text,
     no_variant, number_of, select, select_all, text_of, upgrade,
 };
-pub use transform::{Day, ListElement, TextPart, TimePart, date, descending, hour, lower, prefix};
+pub use transform::{
+    Day, ExpiryTime, ListElement, TextPart, TimePart, date, descending, hour, lower, prefix,
+};
 
 pub use super::index::EntriesBuilder;
 pub use super::row_prefix::{PrefixBuilder, PrefixOf};

@@ -25,6 +25,49 @@ impl TextPart for Box<str> {}
 impl TextPart for Arc<str> {}
 impl TextPart for Cow<'static, str> {}
 
+/// A time, for the fields `#[expires]` and `#[deleted_at]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a time at which an entity expires or is deleted",
+    note = "`#[expires]` and `#[deleted_at]` are for `DateTime<Utc>`, `NaiveDateTime`, `Ticks`, or an `Option` of one"
+)]
+pub trait ExpiryTime {
+    /// Converts to a stored time.
+    fn to_ticks(&self) -> Ticks;
+
+    /// Converts from a stored time.
+    fn from_ticks(time: Ticks) -> Self;
+}
+
+impl ExpiryTime for DateTime<Utc> {
+    fn to_ticks(&self) -> Ticks {
+        (*self).into()
+    }
+
+    fn from_ticks(time: Ticks) -> Self {
+        time.to_datetime()
+    }
+}
+
+impl ExpiryTime for NaiveDateTime {
+    fn to_ticks(&self) -> Ticks {
+        (*self).into()
+    }
+
+    fn from_ticks(time: Ticks) -> Self {
+        time.to_naive()
+    }
+}
+
+impl ExpiryTime for Ticks {
+    fn to_ticks(&self) -> Ticks {
+        *self
+    }
+
+    fn from_ticks(time: Ticks) -> Self {
+        time
+    }
+}
+
 /// A time, for the transforms `:date` and `:hour`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a time, so a template cannot take its day or its hour",

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::handle::ExtraRows;
 use super::keys::end_of;
 use super::{PartitionIn, RowBounds, SetWriter, Table};
+use crate::manifest::KnownType;
 use crate::model::{EdmValue, Entity, INDEX_NAME, TableName};
 use crate::query::{
     AccessPath, Comparison, Explanation, Filter, FilterNode, KeyBounds, Query, Range, Select,
 };
 use crate::store::{Error, KeyOrder, Result, RowFilter, TableStore};
-use crate::typed::{Condition, FromEntity, PartitionPrefix};
+use crate::typed::{FromEntity, IntoCondition, PartitionPrefix, Schema};
 
 /// A query of a table of `T` that returns `R`. [`Table::query`] creates it. Add conditions and options, then run it; it can
 /// be run several times.
@@ -164,9 +165,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     /// Restricts the query to entities that match. The service still reads the other entities, so a filter saves
     /// traffic but not time at the service.
-    pub fn filter(self, condition: Condition<T>) -> Self {
+    pub fn filter(self, condition: impl IntoCondition<T>) -> Self {
         self.try_and(|conditions| {
             condition
+                .into_condition()
                 .into_filter()
                 .map(|filter| conditions.filter(filter))
         })
@@ -351,13 +353,66 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.to_query().map(|query| query.access_path())
     }
 
-    /// Returns how the query will run, and a cheaper plan if there is one. Sends no request.
+    /// Returns how the query will run, and a cheaper plan if there is one. Also names the declared index of `T` that has all results, if there is
+    /// one, with the lookup and its cost; the table refuses the lookup until the index is readable. Sends no request.
     ///
     /// # Errors
     /// Returns the errors of [`access_path`](Self::access_path).
     pub fn explain(&self) -> Result<Explanation> {
-        self.to_query()
-            .map(|query| query.explain(self.table.store().profile()))
+        let query = self.to_query()?;
+        let mut explanation = query.explain(self.table.store().profile());
+        if !self.returns_what_lookups_do() {
+            return Ok(explanation);
+        }
+        let (required, select) = (T::requirements(), R::select());
+        let times = if self.options.extra_rows.hidden {
+            Vec::new()
+        } else {
+            required.times()
+        };
+        let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
+        let wanted = Query {
+            // A lookup knows these properties of every entry.
+            select: select.map(|select| {
+                Select::new(
+                    select
+                        .names()
+                        .filter(|name| !versions.contains(name))
+                        .chain(times),
+                )
+            }),
+            top: self.first_in_order(),
+            ..query
+        };
+        for schema in &required.schemas {
+            let known = KnownType {
+                rust_name: schema.rust_name,
+                version: schema.version,
+                required: schema.required_in_rows(),
+            };
+            explanation = explanation.with_indexes(&wanted, schema.indexes, Some(&known));
+        }
+        Ok(explanation)
+    }
+
+    /// Whether the query returns the same kinds of rows as a lookup of the table: no index entries and no system rows.
+    fn returns_what_lookups_do(&self) -> bool {
+        let (extra, of_table) = (
+            self.options.extra_rows,
+            self.table.shared().extra_rows.hidden,
+        );
+        let names_entries =
+            matches!(&self.conditions, Ok(conditions) if conditions.compares(INDEX_NAME));
+        !(extra.index_entries || extra.system_rows || names_entries) && extra.hidden == of_table
+    }
+
+    /// Returns the limit if the order of the keys decides which entities are results or where they are.
+    fn first_in_order(&self) -> Option<usize> {
+        match self.options.order {
+            Order::Any => None,
+            Order::Store => self.options.limit,
+            Order::ByKey | Order::SortedOnClient => self.options.limit.or(Some(usize::MAX)),
+        }
     }
 
     /// Returns the store and the table that the query reads.

@@ -144,7 +144,7 @@ fn lookups_take_parts_prefixes_and_ranges() {
         pair("Sales", "'email_ken@x'")
     );
     assert_eq!(
-        many(Employee::by_email("Sales")),
+        entries(Employee::by_email("Sales")),
         pair("Sales", "from 'email_' before 'email`'")
     );
     assert_eq!(

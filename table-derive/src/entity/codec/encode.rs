@@ -9,7 +9,7 @@ use super::schema::schema;
 use super::{names, property};
 use crate::entity::model::Entity;
 use crate::entity::patch;
-use crate::fields::{Field, Role, codec_for, is_option, var};
+use crate::fields::{Field, Role, at, codec_for, is_option, var};
 
 pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
@@ -66,12 +66,11 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let is_deleted = |f: &&Field| f.property().is_some_and(|p| p.deleted_at.is_some());
     let soft_delete = entity.fields.iter().find(is_deleted).map(|f| {
         let (ident, this, given) = (&f.ident, var("__this", &f.ty), var("__given", &f.ty));
+        let root = at(f.ty.span(), krate);
         let set = quote_spanned!(f.ty.span()=>
-            #this.#ident = ::core::option::Option::map(#given, ::core::convert::From::from););
+            #this.#ident = ::core::option::Option::map(#given, #root::__private::ExpiryTime::from_ticks););
         quote! {
             #[automatically_derived]
-            // The field may be `Ticks` itself.
-            #[allow(clippy::useless_conversion)]
             impl #impl_generics #krate::typed::SoftDelete for #name #ty_generics #where_clause {
                 fn set_deleted_at(&mut self, __at: ::core::option::Option<#krate::model::Ticks>) {
                     let (#this, #given) = (self, __at);
@@ -81,18 +80,16 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
         }
     });
     let expires = entity.fields.iter().find(|f| f.property().is_some_and(|p| p.expires)).map(|f| {
-        let (ident, this) = (&f.ident, var("__this", &f.ty));
+        let (ident, this, root) = (&f.ident, var("__this", &f.ty), at(f.ty.span(), krate));
         let at = if is_option(&f.ty) {
-            quote_spanned!(f.ty.span()=>
-                ::core::option::Option::map(::core::clone::Clone::clone(&#this.#ident), ::core::convert::From::from))
+            quote_spanned!(f.ty.span()=> ::core::option::Option::map(
+                ::core::option::Option::as_ref(&#this.#ident), #root::__private::ExpiryTime::to_ticks))
         } else {
             quote_spanned!(f.ty.span()=> ::core::option::Option::Some(
-                ::core::convert::From::from(::core::clone::Clone::clone(&#this.#ident))))
+                #root::__private::ExpiryTime::to_ticks(&#this.#ident)))
         };
         quote! {
             #[automatically_derived]
-            // The field may be `Ticks` itself.
-            #[allow(clippy::useless_conversion)]
             impl #impl_generics #krate::typed::Expires for #name #ty_generics #where_clause {
                 fn expires_at(&self) -> ::core::option::Option<#krate::model::Ticks> {
                     let #this = self;

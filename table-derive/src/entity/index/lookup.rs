@@ -196,6 +196,20 @@ fn place(template: &Template, step: usize) -> usize {
     parts.map(|(at, _)| at).nth(step).unwrap_or_default()
 }
 
+/// Returns the last transform that leaves out a part of the value.
+fn coarsest(part: &Part) -> Option<&Transform> {
+    let mut transforms = part.transforms.iter().rev();
+    transforms.find(|t| !matches!(t, Transform::Lower))
+}
+
+/// Returns the name of the method that sets a part.
+fn method(part: &Part) -> Ident {
+    match coarsest(part) {
+        Some(Transform::Prefix(_)) => format_ident!("{}_prefix", plain(&part.field)),
+        _ => part.field.clone(),
+    }
+}
+
 /// A step of a lookup: it sets one part of the RowKey.
 struct Step<'a> {
     krate: &'a Path,
@@ -296,38 +310,22 @@ impl<'a> Step<'a> {
         let (entries, given) = (var("__entries", ty), var("__value", ty));
         let written = transformed(krate, part, quote!(#given));
         let key = quote_spanned!(ty.span()=> #entries.part(#text, #written, #format));
-        let (method, doc) = match part.transforms.as_slice() {
-            [] | [Transform::Descending] if part.each => (
-                ident.clone(),
-                format!("Only entries with this element of `{text}`."),
-            ),
-            [] | [Transform::Descending] => {
-                (ident.clone(), format!("Only entries with this `{text}`."))
+        let method = method(part);
+        let doc = match (part.transforms.as_slice(), coarsest(part)) {
+            ([] | [Transform::Descending], _) if part.each => {
+                format!("Only entries with this element of `{text}`.")
             }
-            transforms => match transforms
-                .iter()
-                .rev()
-                .find(|t| !matches!(t, Transform::Lower))
-            {
-                Some(Transform::Prefix(count)) => (
-                    format_ident!("{text}_prefix"),
-                    format!(
-                        "Only entries whose `{text}` has the same first {count} characters as this text."
-                    ),
-                ),
-                Some(Transform::Date) => (
-                    ident.clone(),
-                    format!("Only entries whose `{text}` is on the UTC day of this time."),
-                ),
-                Some(Transform::Hour) => (
-                    ident.clone(),
-                    format!("Only entries whose `{text}` is in the UTC hour of this time."),
-                ),
-                _ => (
-                    ident.clone(),
-                    format!("Only entries with this `{text}`, in upper or lower case."),
-                ),
-            },
+            ([] | [Transform::Descending], _) => format!("Only entries with this `{text}`."),
+            (_, Some(Transform::Prefix(count))) => format!(
+                "Only entries whose `{text}` has the same first {count} characters as this text."
+            ),
+            (_, Some(Transform::Date)) => {
+                format!("Only entries whose `{text}` is on the UTC day of this time.")
+            }
+            (_, Some(Transform::Hour)) => {
+                format!("Only entries whose `{text}` is in the UTC hour of this time.")
+            }
+            _ => format!("Only entries with this `{text}`, in upper or lower case."),
         };
         quote! {
             #[doc = #doc]
@@ -397,22 +395,51 @@ impl<'a> Step<'a> {
     }
 }
 
+/// Generates the kind of a lookup that lacks parts of the key of a unique index: the lookup itself. Where one entity is needed, the compiler
+/// requires a trait that no type has, and whose message names the parts.
+fn unfinished(entity: &Entity<'_>, index: &Index, step: usize) -> TokenStream {
+    let (krate, name) = (&entity.krate, name(entity, index));
+    let missing = format_ident!("{name}Lacks{step}");
+    let parts = index.row.parts().skip(step);
+    let calls: Vec<_> = parts
+        .map(|part| format!("`.{}(…)`", plain(&method(part))))
+        .collect();
+    let message = format!(
+        "the lookup `by_{}` does not give the whole key of its index: add {}",
+        plain(&index.name),
+        calls.join(" and ")
+    );
+    let note = "with fewer parts it can find several entities: read them with `all`, `first`, `page` or `stream`";
+    quote! {
+        #[diagnostic::on_unimplemented(message = #message, note = #note)]
+        pub trait #missing {}
+
+        #[automatically_derived]
+        impl<__T: #missing> #krate::typed::FindsOne<__T> for #name<#step> {}
+    }
+}
+
 /// Generates the entries of a step. The complete key of a unique index has at most one entry.
 fn entries_of(entity: &Entity<'_>, index: &Index, step: usize) -> TokenStream {
     let krate = &entity.krate;
     let (of, name) = (&entity.input.ident, name(entity, index));
     let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
     // Only here can a lookup promise one entry: with fewer parts, or a range, a unique index has many.
-    let is_one = index.unique.is_some() && step == whole(index);
-    let kind = if is_one {
-        quote!(OneEntry)
+    let unfinished =
+        (index.unique.is_some() && step < whole(index)).then(|| unfinished(entity, index, step));
+    let kind = if unfinished.is_some() {
+        quote!(Self)
+    } else if index.unique.is_some() && step == whole(index) {
+        quote!(#krate::typed::OneEntry)
     } else {
-        quote!(ManyEntries)
+        quote!(#krate::typed::ManyEntries)
     };
     quote! {
+        #unfinished
+
         #[automatically_derived]
         impl #impl_generics #krate::typed::EntriesOf<#of #ty_generics> for #name<#step> #where_clause {
-            type Kind = #krate::typed::#kind;
+            type Kind = #kind;
 
             fn into_entries(self) -> #krate::Result<#krate::typed::IndexEntries<#of #ty_generics>> {
                 self.0.finish()

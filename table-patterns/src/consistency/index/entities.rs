@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{Stream, TryStreamExt as _};
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page};
+use table_core::query::{Continuation, Explanation, Page, Query};
 use table_core::store::{
     BulkOutcome, CycleDetector, Error, Result, TableStore, TableStoreExt as _,
 };
@@ -188,6 +188,19 @@ impl IndexedEntities {
     /// As [`state`](Self::state), but *absent* for an index that this program cannot maintain.
     pub(crate) fn maintained_state(&self, index: &str) -> IndexState {
         self.set.state(index)
+    }
+
+    /// Explains how a query of the table runs, and names the index that has all results, if there is a readable one, with the lookup and its
+    /// cost. Uses the manifest as it was last read. Sends no request.
+    pub fn explain(&self, query: &Query) -> Explanation {
+        let indexes = self.set.indexes();
+        let readable = indexes
+            .iter()
+            .filter(|index| self.set.state(index.id()) == IndexState::Readable)
+            .map(|index| index.definition());
+        query
+            .explain(self.store().profile())
+            .with_indexes(query, readable, None)
     }
 
     /// Reads the states of the indexes. 1 request.

@@ -11,7 +11,7 @@ use table_core::query::{
 };
 use table_core::store::{Error, Result};
 use table_core::typed::{
-    Condition, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartitionIn,
+    FindsOne, FromEntity, IndexEntries, IndexedEntity, IntoCondition, ManyEntries, PartitionIn,
     PartitionPrefix, RowBounds, TableEntity, TableQuery,
 };
 
@@ -102,8 +102,8 @@ impl<T: TableEntity> LargeQuery<T> {
     }
 
     /// Selects entities that match. The service reads the other rows too, but their blobs are not read.
-    pub fn filter(self, condition: Condition<T>) -> Self {
-        match condition.into_filter() {
+    pub fn filter(self, condition: impl IntoCondition<T>) -> Self {
+        match condition.into_condition().into_filter() {
             Ok(filter) => self.raw_filter(filter),
             Err(error) => self.refused(error),
         }
@@ -608,12 +608,15 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
     }
 }
 
-impl<T: IndexedEntity> LargeLookup<T, OneEntry> {
-    /// Reads the entity; `None` if no entity has the entry. 2 requests, and 1 per large value.
+impl<T: IndexedEntity, K> LargeLookup<T, K> {
+    /// Reads the entity; `None` if no entity has the entry. 2 requests, and 1 per large value. Only for the whole key of a unique index.
     ///
     /// # Errors
     /// As for [`all`](Self::all).
-    pub async fn get(&self) -> Result<Option<T>> {
+    pub async fn get(&self) -> Result<Option<T>>
+    where
+        K: FindsOne<T>,
+    {
         let Some(row) = self.rows.get().await? else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, Result};
 use table_core::typed::{
-    EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry,
+    EntriesOf, FindsOne, FromEntity, IndexEntries, IndexedEntity, ManyEntries,
 };
 
 use super::lookup::sealed::{Decode, Followed};
@@ -440,12 +440,15 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     }
 }
 
-impl<T: IndexedEntity, R: Found> Lookup<T, R, OneEntry> {
-    /// The entity, or `None`. 1 request if the entry holds the properties of `R`, otherwise 2.
+impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
+    /// The entity, or `None`. 1 request if the entry holds the properties of `R`, otherwise 2. Only for the whole key of a unique index.
     ///
     /// # Errors
     /// As for [`page`](Self::page).
-    pub async fn get(&self) -> Result<Option<R>> {
+    pub async fn get(&self) -> Result<Option<R>>
+    where
+        K: FindsOne<T>,
+    {
         let (entities, entries) = (self.entities()?, self.entries()?);
         // A lookup of this kind has the whole key, so the range is one row.
         let row = entries.rows().as_single().unwrap_or_default();

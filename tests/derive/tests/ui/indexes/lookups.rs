@@ -1,8 +1,9 @@
-use table_core::typed::{EntriesOf, OneEntry, TableEntity};
+use table_core::typed::{EntriesOf, FindsOne, TableEntity};
 
 #[derive(TableEntity)]
 #[entity(type = "Employee")]
 #[index(email, row_key = "email_{email}", unique = "partition")]
+#[index(badge, partition_key = "badge_{badge}", row_key = "{surname:prefix(2)}_{hired:04}", unique = "table")]
 #[index(surname, partition_key = "surname_{surname}", row_key = "{department}_{hired:04}_{id:06}")]
 struct Employee {
     #[partition_key]
@@ -12,6 +13,7 @@ struct Employee {
     email: Option<String>,
     surname: String,
     hired: u32,
+    badge: u32,
     age: i32,
 }
 
@@ -25,11 +27,21 @@ struct Plane {
 
 fn of_employee(_: impl EntriesOf<Employee>) {}
 fn of_plane(_: impl EntriesOf<Plane>) {}
-fn one(_: impl EntriesOf<Employee, Kind = OneEntry>) {}
+/// As the `get` of a lookup.
+fn one<E: EntriesOf<Employee>>(_: E)
+where
+    E::Kind: FindsOne<Employee>,
+{
+}
 
 fn main() {
     one(Employee::by_email("Sales").email("ken@x"));
+    // A lookup that lacks parts of its key names them.
     one(Employee::by_email("Sales"));
+    one(Employee::by_badge(7));
+    one(Employee::by_badge(7).surname_prefix("Kw"));
+    // A range, and an index that is not unique.
+    one(Employee::by_email("Sales").email_starting("k"));
     one(Employee::by_surname("Kwok").department("Sales").hired(2013).id(7u32));
     of_employee(Employee::by_email(7));
     of_employee(Employee::by_email("Sales").email(7));

@@ -24,6 +24,7 @@ struct Address {
 #[derive(TableEntity)]
 #[entity(projection_of = Employee)]
 struct Projection {
+    department: String,
     years: u32,
     age: i32,
     nickname: String,

@@ -7,6 +7,10 @@ struct Employee {
     #[row_key]
     id: u32,
     skills: Vec<u32>,
+    address: std::net::IpAddr,
+    released: Option<Version>,
 }
+
+struct Version(u32);
 
 fn main() {}
