@@ -338,11 +338,21 @@ impl Failure {
             ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
             ErrorKind::InvalidValue { .. } => bad("OutOfRangeInput"),
             ErrorKind::InvalidFilter { .. }
-            | ErrorKind::InvalidRequest(_)
+            | ErrorKind::InvalidArgument(_)
+            | ErrorKind::Misuse(_)
+            | ErrorKind::InvalidDeclaration(_)
+            | ErrorKind::ManifestMismatch(_)
+            | ErrorKind::IndexNotReady(_)
+            | ErrorKind::WrongState(_)
+            | ErrorKind::Rejected(_)
             | ErrorKind::ScanRefused { .. } => bad("InvalidInput"),
             ErrorKind::InvalidContinuation(_) => bad("InvalidQueryParameterValue"),
-            ErrorKind::UniqueViolation { .. } | ErrorKind::KeyCollision { .. } => {
-                Self::new(StatusCode::CONFLICT, "EntityAlreadyExists", text)
+            // Without the key of the entry: it is made of properties that the client may not be allowed to read.
+            ErrorKind::UniqueViolation { index, .. } | ErrorKind::KeyCollision { index, .. } => {
+                let message = format!(
+                    "The value that the entity would get in the index '{index}' is taken."
+                );
+                Self::new(StatusCode::CONFLICT, "EntityAlreadyExists", message)
             }
             ErrorKind::Throttled { retry_after } => Self::busy(*retry_after),
             ErrorKind::Timeout { .. } => Self::timed_out(),

@@ -136,7 +136,7 @@ impl Failure {
             "TableBeingDeleted" => table(subject, |table| ErrorKind::TableBeingDeleted { table }),
             // Azurite's answer if the account does not exist.
             "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => {
-                ErrorKind::InvalidRequest(format!(
+                ErrorKind::Rejected(format!(
                     "{}: check the account in the endpoint",
                     self.explanation()
                 ))
@@ -204,7 +204,7 @@ impl Failure {
             429 | 503 => ErrorKind::Throttled {
                 retry_after: self.retry_after,
             },
-            400..=499 if self.code.is_some() => ErrorKind::InvalidRequest(self.explanation()),
+            400..=499 if self.code.is_some() => ErrorKind::Rejected(self.explanation()),
             501 => ErrorKind::Unsupported {
                 service: "the service",
                 feature: self.explanation(),

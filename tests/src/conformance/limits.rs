@@ -98,11 +98,11 @@ pub(crate) async fn property_names_occur_once(h: &Harness) {
         wrong.properties_mut().push(name, ValueRef::Int32(2), false);
         let error = refuses(&table, wrong.clone()).await;
         assert!(
-            matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+            matches!(error.kind(), ErrorKind::InvalidValue { .. }),
             "{error}"
         );
         assert!(
-            error.to_string().contains(&format!("'{name}' of")),
+            error.to_string().contains(&format!("'{name}'")),
             "{error}"
         );
         assert_eq!(error.outcome(), Outcome::NotApplied);

@@ -189,7 +189,7 @@ pub(crate) async fn refuses_a_second_partition(h: &Harness) {
     let mut group = table.group("p");
     let error = refused(group.push(Operation::Insert(entity("q", "r"))));
     assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+        matches!(error.kind(), ErrorKind::Misuse(_)),
         "{error}"
     );
     group
@@ -210,7 +210,7 @@ pub(crate) async fn refuses_a_second_operation_on_one_entity(h: &Harness) {
         .expect("the first");
     let error = refused(group.push(Operation::Delete(key("p", "r"), IfMatch::Any)));
     assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+        matches!(error.kind(), ErrorKind::Misuse(_)),
         "{error}"
     );
     group
@@ -226,7 +226,7 @@ pub(crate) async fn refuses_an_empty_group(h: &Harness) {
     let table = h.table().await;
     let error = refused(h.store().transact(table.name(), table.group("p")).await);
     assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+        matches!(error.kind(), ErrorKind::Misuse(_)),
         "{error}"
     );
 }

@@ -206,7 +206,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| {
-        Error::invalid_request(format!("the format of the backup failed: {error}"))
+        Error::application(format!("the format of the backup failed: {error}"))
     })?
 }
 

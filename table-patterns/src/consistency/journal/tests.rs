@@ -545,7 +545,7 @@ impl Maintainer for Expiring {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
         match *self.0.lock().unwrap() {
             Some(until) if tokio::time::Instant::now() <= until => People.entries(entity),
-            _ => Err(Error::invalid_request("the states have expired")),
+            _ => Err(Error::application("the states have expired")),
         }
     }
 

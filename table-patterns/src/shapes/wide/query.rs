@@ -240,7 +240,7 @@ impl<T: FromEntity> WideQuery<T> {
         let without = "a query of wide entities needs a partition: give the partition (`WideQuery::partition`)";
         self.of
             .as_ref()
-            .ok_or_else(|| Error::invalid_request(without))
+            .ok_or_else(|| Error::misuse(without))
     }
 }
 

@@ -158,7 +158,7 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
 
     let broken = stream::iter([
         Ok(piece),
-        Err(Error::invalid_request("the file is damaged")),
+        Err(Error::application("the file is damaged")),
     ]);
     let error = rig
         .reports
