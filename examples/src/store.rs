@@ -112,8 +112,7 @@ impl StoreSpec {
 async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
     let store = EmbeddedStore::open(directory).await?;
     let blobs = directory.join("blobs");
-    let failed =
-        |e: String| Error::application(format!("the directory {}: {e}", blobs.display()));
+    let failed = |e: String| Error::application(format!("the directory {}: {e}", blobs.display()));
     std::fs::create_dir_all(&blobs).map_err(|e| failed(e.to_string()))?;
     let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
     // A blob must be on disk before the row that refers to it.

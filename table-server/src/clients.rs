@@ -108,11 +108,7 @@ impl ClientStore {
                  with their index entries and no other rows; use a credential with the permissions r, a, u and d on all rows",
                 operations[part].key()
             );
-            return Err(group_error(
-                operations,
-                part,
-                Error::misuse(reason),
-            ));
+            return Err(group_error(operations, part, Error::misuse(reason)));
         }
         let Some(maintainer) = self.maintainer.clone() else {
             return Err(Error::manifest_mismatch(format!(

@@ -283,9 +283,8 @@ fn position(
     query: &Query,
 ) -> Result<Vec<u8>> {
     let Position { first, second } = from.position(profile, table, query)?;
-    let key = Key::new(first, second.as_deref().unwrap_or_default()).map_err(|e| {
-        Error::invalid_continuation("it contains no key").with_source(e)
-    })?;
+    let key = Key::new(first, second.as_deref().unwrap_or_default())
+        .map_err(|e| Error::invalid_continuation("it contains no key").with_source(e))?;
     Ok(key.to_sortable())
 }
 

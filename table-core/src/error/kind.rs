@@ -4,7 +4,27 @@ use std::time::Duration;
 use super::Error;
 use crate::access_path::AccessPath;
 
-/// Why an operation failed. All backends use the same kinds.
+/// Why an operation failed. All backends use the same kinds. `docs/errors.md` says what a program does after each.
+///
+/// ```
+/// use table_core::store::{Error, ErrorKind, Outcome};
+///
+/// fn next_step(error: &Error) -> &'static str {
+///     match (error.outcome(), error.root().kind()) {
+///         (Outcome::Ambiguous, _) => "read the entity: it may have been written",
+///         (Outcome::Applied, _) => "the entity is written, a later step is not",
+///         (Outcome::NotApplied, ErrorKind::IndexNotReady(_)) => "query without the index",
+///         (Outcome::NotApplied, ErrorKind::InvalidArgument(_) | ErrorKind::InvalidKey { .. }) => {
+///             "tell the user"
+///         }
+///         (Outcome::NotApplied, _) if error.is_conflict() => "read again and repeat the write",
+///         (Outcome::NotApplied, _) if error.is_transient() => "repeat later",
+///         (Outcome::NotApplied, _) => "report it",
+///     }
+/// }
+/// let taken = Error::entity_already_exists("Employees", "('Sales', '1')");
+/// assert_eq!(next_step(&taken), "read again and repeat the write");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -263,7 +263,11 @@ pub(super) fn delete_operation(entity: &Entity, unchanged: Unchanged) -> Result<
 
 /// Counts an entity that another writer has deleted as deleted.
 fn not_found_is_deleted(mut outcome: BulkOutcome) -> BulkOutcome {
-    if outcome.result.as_ref().is_err_and(Error::is_certainly_missing) {
+    if outcome
+        .result
+        .as_ref()
+        .is_err_and(Error::is_certainly_missing)
+    {
         outcome.result = Ok(Written::deleted());
     }
     outcome

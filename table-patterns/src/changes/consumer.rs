@@ -234,8 +234,8 @@ impl ChangeHandler for ToQueue {
             kind: change.kind,
         };
         let body = serde_json::to_string(&body);
-        let body =
-            body.map_err(|error| Error::invalid_argument(format!("a change has no JSON: {error}")))?;
+        let body = body
+            .map_err(|error| Error::invalid_argument(format!("a change has no JSON: {error}")))?;
         self.queue.send(&body, Duration::ZERO).await.map(drop)
     }
 }

@@ -116,9 +116,7 @@ async fn a_refused_write_emits_nothing() -> Result<()> {
     );
     assert!(!orders.delete_if_exists(Order::key("ann", 9u32)?).await?);
     let refused = orders
-        .update(Order::key("ann", 1u32)?, |_| {
-            Err(Error::application("no"))
-        })
+        .update(Order::key("ann", 1u32)?, |_| Err(Error::application("no")))
         .await;
     assert!(refused.is_err());
     orders

@@ -199,7 +199,5 @@ async fn check_absent(store: &dyn TableStore, table: &TableName, key: &Key) -> R
     } else {
         return Ok(());
     };
-    Err(Error::misuse(format!(
-        "{key} of '{table}' {reason}"
-    )))
+    Err(Error::misuse(format!("{key} of '{table}' {reason}")))
 }

@@ -101,10 +101,7 @@ pub(crate) async fn property_names_occur_once(h: &Harness) {
             matches!(error.kind(), ErrorKind::InvalidValue { .. }),
             "{error}"
         );
-        assert!(
-            error.to_string().contains(&format!("'{name}'")),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&format!("'{name}'")), "{error}");
         assert_eq!(error.outcome(), Outcome::NotApplied);
         // Entities of a group are compared with the entity before them.
         let others = [unlike(), unlike(), many(most), wrong]

@@ -119,9 +119,9 @@ impl Backup {
                 Some(_) => Error::wrong_state(
                     "the backup is not complete: run the same backup again, which continues it",
                 ),
-                None => Error::wrong_state(format!(
-                    "the directory has no backup: it has no {COMPLETE}"
-                )),
+                None => {
+                    Error::wrong_state(format!("the directory has no backup: it has no {COMPLETE}"))
+                }
             });
         };
         let damaged = |reason: &str| Error::corrupt(format!("{COMPLETE} is damaged: {reason}"));

@@ -525,9 +525,7 @@ impl<T: IndexedEntity> LargeTable<T> {
     /// A lookup of whole entities by an index. `T::by_…(…)` selects the entries by a prefix of their key parts. No request.
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> LargeLookup<T, E::Kind> {
         let without = || {
-            Error::misuse(
-                "the table was opened without indexes: open it with `LargeTable::open`",
-            )
+            Error::misuse("the table was opened without indexes: open it with `LargeTable::open`")
         };
         let entities = self.entities().cloned().ok_or_else(without);
         let lookup = Lookup::new(entities, entries.into_entries());

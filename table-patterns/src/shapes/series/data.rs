@@ -118,9 +118,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
         let layout = Arc::try_unwrap(self.layout);
         let layout = layout.map_err(|_| {
-            Error::misuse(
-                "the handle was cloned: set the slots per row before the first clone",
-            )
+            Error::misuse("the handle was cloned: set the slots per row before the first clone")
         })?;
         Ok(Self {
             layout: Arc::new(layout.with_slots_per_row(slots)?),
