@@ -85,9 +85,7 @@ async fn main() -> table_core::Result<()> {
     // Changes one property of an entity of any type, and keeps the others: 2 requests.
     modify(&employees, ken.entity_key()?.key(), |entity| {
         if !matches!(entity.get("Name"), Some(ValueRef::String(_))) {
-            return Err(table_core::Error::invalid_request(
-                "this entity has no name",
-            ));
+            return Err(table_core::Error::application("this entity has no name"));
         }
         let mut changes = Properties::new();
         changes.set("Name", "Kenneth");

@@ -65,5 +65,5 @@ fn receipt_of(message: &Message) -> table_core::Result<Receipt> {
     message
         .receipt
         .clone()
-        .ok_or_else(|| Error::invalid_request("the message was not received"))
+        .ok_or_else(|| Error::application("the message was not received"))
 }

@@ -95,12 +95,12 @@ impl StoreSpec {
             #[cfg(feature = "azure")]
             Self::Azure => {
                 let missing = |_| {
-                    Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"))
+                    Error::invalid_argument(format!("set {AZURE_CONNECTION_STRING} to use `azure`"))
                 };
                 azure::open_account(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
             }
             #[cfg(not(feature = "azure"))]
-            Self::Azurite | Self::Azure => Err(Error::invalid_request(format!(
+            Self::Azurite | Self::Azure => Err(Error::misuse(format!(
                 "this program was built without the feature `azure`, which the store `{self}` needs: run it again \
                  with `cargo run --features azure`"
             ))),
@@ -112,8 +112,7 @@ impl StoreSpec {
 async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
     let store = EmbeddedStore::open(directory).await?;
     let blobs = directory.join("blobs");
-    let failed =
-        |e: String| Error::invalid_request(format!("the directory {}: {e}", blobs.display()));
+    let failed = |e: String| Error::application(format!("the directory {}: {e}", blobs.display()));
     std::fs::create_dir_all(&blobs).map_err(|e| failed(e.to_string()))?;
     let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
     // A blob must be on disk before the row that refers to it.

@@ -75,7 +75,7 @@ fn if_match(condition: &IfMatch) -> Result<String> {
     if sendable {
         return Ok(text);
     }
-    Err(Error::invalid_request(format!(
+    Err(Error::invalid_argument(format!(
         "{text:?} is not the ETag of an entity; to match any version use `IfMatch::Any`"
     )))
 }

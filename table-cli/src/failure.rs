@@ -43,9 +43,9 @@ impl Failure {
         Self::Failed(reason.to_string())
     }
 
-    /// The failure of a job that has written nothing yet: an invalid request is a misuse of the command.
+    /// The failure of a job that has written nothing yet: a call that the library refuses as it is made is a misuse of the command.
     pub(crate) fn refused(error: Error) -> Self {
-        let is_misuse = matches!(error.kind(), ErrorKind::InvalidRequest(_));
+        let is_misuse = is_refused_call(error.kind());
         match Self::from(error) {
             Self::Failed(text) if is_misuse => Self::Misuse(text),
             failure => failure,
@@ -118,14 +118,36 @@ pub(crate) fn is_of_row(error: &Error) -> bool {
                 | ErrorKind::EntityNotFound { .. }
                 | ErrorKind::PreconditionFailed { .. }
                 | ErrorKind::InvalidName { .. }
-                | ErrorKind::InvalidRequest(_)
+                | ErrorKind::Rejected(_)
         )
+        || is_refused_call(error.root().kind())
+}
+
+/// Whether the library refuses a call for what it asks, or for what is stored: nothing was written, and a repetition is refused too.
+const fn is_refused_call(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::InvalidArgument(_)
+            | ErrorKind::Misuse(_)
+            | ErrorKind::InvalidDeclaration(_)
+            | ErrorKind::ManifestMismatch(_)
+            | ErrorKind::IndexNotReady(_)
+            | ErrorKind::WrongState(_)
+    )
+}
+
+/// The text of an error, with the entity that has a value of an index: the operator reads the whole table.
+fn described(error: &Error) -> String {
+    match error.owner() {
+        Some(owner) => format!("{error}; the other entity is {owner}"),
+        None => error.to_string(),
+    }
 }
 
 /// Keeps the causes: each follows its effect after a colon, unless the text has it already.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let mut text = error.to_string();
+        let mut text = described(&error);
         let mut source = error.source();
         while let Some(cause) = source {
             let cause_text = cause.to_string();
@@ -181,7 +203,7 @@ impl Outcomes {
             // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
             Some((error, Outcome::NotApplied)) if is_of_row(error) => {
-                self.skip(format!("{key}: {error}"));
+                self.skip(format!("{key}: {}", described(error)))
             }
             // The failure of the command says the error.
             Some((_, Outcome::NotApplied)) => {}

@@ -362,7 +362,7 @@ fn rows(
                     Failure::failed(format!("the reader of the file has stopped: {stopped}"))
                 }
             };
-            let ended = Error::invalid_request("the file cannot be read");
+            let ended = Error::application("the file cannot be read");
             *unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             Some((Err(ended), (receiver, None)))
         }

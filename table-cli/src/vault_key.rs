@@ -190,10 +190,10 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_of_the_vault_is_not_transient() {
         for (status, wraps, unwraps) in [
-            (400, "InvalidRequest", "Encryption"),
+            (400, "Rejected", "Encryption"),
             (401, "Unauthorized", "Unauthorized"),
             (403, "Forbidden", "Forbidden"),
-            (404, "InvalidRequest", "InvalidRequest"),
+            (404, "Rejected", "Rejected"),
             (429, "Throttled", "Throttled"),
             (503, "Transport", "Transport"),
         ] {

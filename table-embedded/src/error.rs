@@ -134,7 +134,7 @@ impl Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         if matches!(failure, Failure::NoPath) {
-            return Self::invalid_request(failure.to_string());
+            return Self::invalid_argument(failure.to_string());
         }
         let text = failure.to_string();
         let kind = if failure.is_disk_full() {

@@ -54,7 +54,7 @@ impl BlindIndex {
     pub fn new(name: impl Into<String>, key: &KeyBytes) -> Result<Self> {
         let name = name.into();
         let Ok(bytes) = <[u8; 32]>::try_from(key.expose()) else {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "the key of the blind index '{name}' has {} bytes; it must have 32",
                 key.expose().len()
             )));
@@ -74,7 +74,7 @@ impl BlindIndex {
     /// Fails for any other number of bits.
     pub fn with_token_bits(mut self, bits: usize) -> Result<Self> {
         if !bits.is_multiple_of(4) || !(4..=128).contains(&bits) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "a token of {bits} bits is not possible; use a multiple of 4, from 4 to 128"
             )));
         }
@@ -123,7 +123,7 @@ impl BlindIndex {
     /// Fails if tokens are shortened, because two values would conflict.
     pub fn unique_key(&self, partition: &str, value: ValueRef<'_>) -> Result<Key> {
         if self.is_truncated() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the blind index '{}' is truncated and cannot be unique, because different values share a token",
                 self.name
             )));

@@ -105,14 +105,10 @@ impl ClientStore {
                  with their index entries and no other rows; use a credential with the permissions r, a, u and d on all rows",
                 operations[part].key()
             );
-            return Err(group_error(
-                operations,
-                part,
-                Error::invalid_request(reason),
-            ));
+            return Err(group_error(operations, part, Error::misuse(reason)));
         }
         let Some(maintainer) = self.maintainer.clone() else {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::manifest_mismatch(format!(
                 "the table '{table}' has indexes or layouts, and this server does not maintain them: write it with a program of the library \
                  that has made them, or with a server that maintains indexes"
             )));
@@ -181,7 +177,7 @@ fn check_types(table: &TableName, types: &[StoredType], entity: &Entity) -> Resu
         };
         if stored.entity.as_ref().is_none_or(|of| of.admits(entity)) {
             let (name, key) = (stored.name(), entity.key());
-            return Err(Error::invalid_request(format!(
+            return Err(Error::manifest_mismatch(format!(
                 "the manifest of the table '{table}' says that {name} {reason}, so a write of {key} alone would damage the entity: write it with a \
                  program that has the type"
             )));
@@ -210,7 +206,7 @@ fn check_encrypted(
         return Ok(());
     };
     let (name, index, key) = (stored.name(), &index.name, entity.key());
-    Err(Error::invalid_request(format!(
+    Err(Error::manifest_mismatch(format!(
         "{name} has encrypted properties, and the index '{index}' of the table '{table}' covers {key}: the server has no key and cannot maintain the \
          index; write the entity with {FULL_RIGHTS}"
     )))
@@ -246,7 +242,7 @@ fn check_indexes(table: &TableName, indexes: &[StoredIndex], entity: &Entity) ->
         return Ok(());
     };
     let (name, key) = (&index.name, entity.key());
-    Err(Error::invalid_request(format!(
+    Err(Error::manifest_mismatch(format!(
         "a Rust function computes the keys of the index '{name}' of the table '{table}', so a write of {key} by another client would damage the \
          index: write it with {FULL_RIGHTS}"
     )))
@@ -260,7 +256,7 @@ fn check_row(table: &TableName, operation: &Operation, knowledge: Knowledge) -> 
         (RowKind::Part, Knowledge::Nothing) | (RowKind::Control, _) => true,
     };
     if refused {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::misuse(format!(
             "the row {key} of the table '{table}' has a key that starts with {SYSTEM_PREFIX:?}: only programs of the library write such rows"
         )));
     }
@@ -268,7 +264,7 @@ fn check_row(table: &TableName, operation: &Operation, knowledge: Knowledge) -> 
         .entity()
         .is_some_and(|entity| !key.is_system() && entity.is_index_entry())
     {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::misuse(format!(
             "the entity {key} has the property {INDEX_NAME} of an index entry: rename the property, or write the entity without it; the entries follow"
         )));
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use table_core::Error;
+use table_core::model::TableName;
 use table_core::store::{ErrorKind, LimitKind, Outcome};
 
 use crate::answer::Answer;
@@ -282,6 +283,11 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
+/// Parses the table name of a request.
+pub(crate) fn table_name(name: &str) -> Result<TableName> {
+    TableName::new(name).map_err(|_| Failure::invalid_table_name(name))
+}
+
 /// Converts an error of the store to a response.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -330,19 +336,23 @@ impl Failure {
             ),
             ErrorKind::LimitExceeded { kind, allowed, .. } => Self::limit(*kind, *allowed, text),
             ErrorKind::InvalidKey { .. } => bad("OutOfRangeInput"),
-            ErrorKind::InvalidName {
-                kind: "table name",
-                text,
-                ..
-            } => Self::invalid_table_name(text),
             ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
             ErrorKind::InvalidValue { .. } => bad("OutOfRangeInput"),
             ErrorKind::InvalidFilter { .. }
-            | ErrorKind::InvalidRequest(_)
+            | ErrorKind::InvalidArgument(_)
+            | ErrorKind::Misuse(_)
+            | ErrorKind::InvalidDeclaration(_)
+            | ErrorKind::ManifestMismatch(_)
+            | ErrorKind::IndexNotReady(_)
+            | ErrorKind::WrongState(_)
+            | ErrorKind::Rejected(_)
             | ErrorKind::ScanRefused { .. } => bad("InvalidInput"),
             ErrorKind::InvalidContinuation(_) => bad("InvalidQueryParameterValue"),
-            ErrorKind::UniqueViolation { .. } | ErrorKind::KeyCollision { .. } => {
-                Self::new(StatusCode::CONFLICT, "EntityAlreadyExists", text)
+            // Without the key of the entry: it is made of properties that the client may not be allowed to read.
+            ErrorKind::UniqueViolation { index, .. } | ErrorKind::KeyCollision { index, .. } => {
+                let message =
+                    format!("The value that the entity would get in the index '{index}' is taken.");
+                Self::new(StatusCode::CONFLICT, "EntityAlreadyExists", message)
             }
             ErrorKind::Throttled { retry_after } => Self::busy(*retry_after),
             ErrorKind::Timeout { .. } => Self::timed_out(),

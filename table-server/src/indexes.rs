@@ -170,7 +170,7 @@ fn change(
     check: &Check,
 ) -> Result<Change> {
     if old.as_ref().is_some_and(Entity::is_index_entry) {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::misuse(format!(
             "the row {} of the table '{table}' is an index entry: write its entity, and the entry follows",
             operation.key()
         )));

@@ -5,7 +5,7 @@ use table_core::model::{ETag, IfMatch, Key, TableName};
 
 use crate::address::{Address, Resource};
 use crate::answer::Answer;
-use crate::errors::{Failure, Result};
+use crate::errors::{Failure, Result, table_name};
 use crate::limits::AnswerMemory;
 use crate::settings::is_hidden_table;
 use crate::tenant::Tenant;
@@ -129,7 +129,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 
 /// Parses the table name of a URL. The server's own table counts as absent.
 pub(crate) fn table(name: &str) -> Result<TableName> {
-    let table = TableName::new(name)?;
+    let table = table_name(name)?;
     if is_hidden_table(&table) {
         Err(Failure::table_not_found())
     } else {

@@ -1,13 +1,12 @@
 //! Creates, finds and deletes tables.
 
 use http::StatusCode;
-use table_core::model::TableName;
 use table_core::store::Outcome;
 
 use crate::acl::stored_policies;
 use crate::answer::Answer;
 use crate::authorize::{Action, Permit};
-use crate::errors::{Failure, Result};
+use crate::errors::{Failure, Result, table_name};
 use crate::request::{self, Request, header};
 use crate::settings::{Setting, is_hidden_table};
 use crate::tenant::Tenant;
@@ -22,7 +21,7 @@ pub(crate) async fn create(
 ) -> Result<Answer> {
     permit.check(Action::CreateTable, None)?;
     check_content_type(header(request.headers, "content-type"))?;
-    let table = TableName::new(wire::read_table_name(body)?)?;
+    let table = table_name(&wire::read_table_name(body)?)?;
     if is_hidden_table(&table) {
         return Err(Failure::new(
             StatusCode::CONFLICT,
@@ -74,7 +73,7 @@ pub(crate) async fn get(
 /// Delete Table. Its policies are deleted first: if the operation stops there, no revoked permission becomes
 /// valid again.
 pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Result<Answer> {
-    let table = TableName::new(name)?;
+    let table = table_name(name)?;
     permit.check(Action::DeleteTable, Some(&table))?;
     if is_hidden_table(&table) {
         return Err(Failure::resource_not_found());

@@ -14,7 +14,7 @@ use super::{CONTAINER, OpenStore, Place};
 pub(super) async fn open_emulator() -> table_core::Result<OpenStore> {
     let started = tokio::task::spawn_blocking(Azurite::start).await;
     let started = started.unwrap_or_else(|e| Err(e.to_string()));
-    let emulator = started.map_err(Error::invalid_request)?;
+    let emulator = started.map_err(Error::application)?;
     let opened = open_account(&emulator.connection_string()).await?;
     Ok(OpenStore {
         emulator: Some(emulator),
@@ -27,7 +27,7 @@ pub(super) async fn open_account(connection_string: &str) -> table_core::Result<
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
     let blobs = azure_container(connection_string, CONTAINER)
         .await
-        .map_err(Error::invalid_request)?;
+        .map_err(Error::application)?;
     let store = StoreBuilder::new(store).retry(retry_policy()).build();
     let opened = OpenStore::of(store, blobs, identity(connection_string));
     Ok(OpenStore {

@@ -48,7 +48,7 @@ impl Connection {
             .iter()
             .any(|scheme| unquoted(text).starts_with(scheme))
         {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "this is a URL, not a connection string; use `with_sas`, `with_shared_key` or `new` with it",
             ));
         }
@@ -92,7 +92,7 @@ fn without_port(proxy: &str) -> Result<String> {
         .ok()
         .filter(|url| url.has_host() && !has_userinfo(url));
     let url = url.ok_or_else(|| {
-        Error::invalid_request(
+        Error::invalid_argument(
             "DevelopmentStorageProxyUri is not a usable URL; use the form http://127.0.0.1, without port and user name",
         )
     })?;
@@ -195,7 +195,7 @@ impl<'a> Settings<'a> {
             ),
         ] {
             if !is_usable {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_argument(format!(
                     "the {name} of the connection string cannot be a part of the account's URL; copy the whole string, as the portal shows it"
                 )));
             }
@@ -222,14 +222,14 @@ impl<'a> Settings<'a> {
 }
 
 fn malformed() -> Error {
-    Error::invalid_request(
+    Error::invalid_argument(
         "a part of the connection string is not Name=value (parts are separated by ';'); copy the whole string, as the \
          portal shows it",
     )
 }
 
 fn missing(setting: &str) -> Error {
-    Error::invalid_request(format!(
+    Error::invalid_argument(format!(
         "the connection string has no {setting}; copy the whole string, as the portal shows it"
     ))
 }

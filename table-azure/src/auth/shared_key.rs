@@ -52,7 +52,7 @@ impl SharedKey {
     /// Fails if the key is not base64.
     pub fn new(account: impl Into<Arc<str>>, key: &str) -> Result<Self> {
         let invalid = || {
-            Error::invalid_request(
+            Error::invalid_argument(
                 "the account key is not base64; copy the whole key, as the portal shows it",
             )
         };

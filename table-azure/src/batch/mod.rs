@@ -119,7 +119,7 @@ const fn is_about_one_operation(kind: &ErrorKind) -> bool {
         ErrorKind::EntityNotFound { .. }
             | ErrorKind::EntityAlreadyExists { .. }
             | ErrorKind::PreconditionFailed { .. }
-            | ErrorKind::InvalidRequest(_)
+            | ErrorKind::Rejected(_)
             | ErrorKind::LimitExceeded { .. }
     )
 }

@@ -132,7 +132,7 @@ impl Endpoint {
             .find(|url| self.requires_https && url.scheme() != "https")
         {
             let host = url.host_str().unwrap_or_default();
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "tokens are sent and requested over https only; use an https:// endpoint for '{host}'"
             )));
         }
@@ -311,7 +311,7 @@ pub(crate) fn check_plain_http(url: &Url, allowed: &[String]) -> Result<()> {
     if url.scheme() == "https" || is_loopback(url) || is_allowed() {
         return Ok(());
     }
-    Err(Error::invalid_request(format!(
+    Err(Error::invalid_argument(format!(
         "a request with a signature (account key or SAS) would go to '{host}' over plain http, where others can read and reuse it; \
          use https, or name the host in `plain_http_hosts`"
     )))
@@ -425,5 +425,5 @@ fn invalid(endpoint: &str, reason: &str) -> Error {
         .next()
         .filter(|_| !endpoint.contains('@'));
     let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();
-    Error::invalid_request(format!("the endpoint{shown} cannot be used: {reason}"))
+    Error::invalid_argument(format!("the endpoint{shown} cannot be used: {reason}"))
 }

@@ -159,7 +159,7 @@ impl AzureWorkQueue {
         let url = parse_url(url)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let invalid = |reason: &str| {
-            Error::invalid_request(format!("the queue at '{host}' cannot be used: {reason}"))
+            Error::invalid_argument(format!("the queue at '{host}' cannot be used: {reason}"))
         };
         if credential.is_some() && url.scheme() != "https" {
             return Err(invalid(
@@ -356,7 +356,7 @@ impl WorkQueue for AzureWorkQueue {
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
         let receipt = message.receipt.as_ref();
         let Some((receipt, token)) = receipt.and_then(|r| Some((r, poison_token(r)?))) else {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "only a message that `poison` returned can be put back",
             ));
         };

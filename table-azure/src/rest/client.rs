@@ -200,7 +200,7 @@ impl Client {
             Ok(permit) => Ok(permit),
             Err(_) => {
                 let permit = self.in_flight.acquire().await;
-                permit.map_err(|_| Error::invalid_request("the store is closed"))
+                permit.map_err(|_| Error::misuse("the store is closed"))
             }
         }
     }
@@ -280,7 +280,7 @@ pub(crate) fn of_client(error: &azure_core::Error, writes: bool) -> Error {
 /// | answers 403 | [`Forbidden`](ErrorKind::Forbidden) |
 /// | answers 429 | [`Throttled`](ErrorKind::Throttled), transient |
 /// | answers 408 or 5xx; it or the service of tokens cannot be reached | [`Transport`](ErrorKind::Transport), transient |
-/// | answers another status from 400 to 499 | [`InvalidRequest`](ErrorKind::InvalidRequest) |
+/// | answers another status from 400 to 499 | [`Rejected`](ErrorKind::Rejected) |
 /// | answers anything else | [`Service`](ErrorKind::Service) |
 pub fn client_error(service: &str, error: &azure_core::Error) -> Error {
     use azure_core::error::ErrorKind as Kind;
@@ -296,7 +296,7 @@ pub fn client_error(service: &str, error: &azure_core::Error) -> Error {
                 403 => ErrorKind::Forbidden(text),
                 429 => ErrorKind::Throttled { retry_after: None },
                 408 | 500.. => ErrorKind::Transport(text),
-                400..=499 => ErrorKind::InvalidRequest(text),
+                400..=499 => ErrorKind::Rejected(text),
                 _ => ErrorKind::Service(text),
             };
             (
@@ -400,10 +400,10 @@ mod tests {
         };
         for (status, name, transient) in [
             (302, "Service", false),
-            (400, "InvalidRequest", false),
+            (400, "Rejected", false),
             (401, "Unauthorized", false),
             (403, "Forbidden", false),
-            (404, "InvalidRequest", false),
+            (404, "Rejected", false),
             (408, "Transport", true),
             (429, "Throttled", true),
             (500, "Transport", true),

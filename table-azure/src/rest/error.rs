@@ -135,12 +135,9 @@ impl Failure {
             "TableAlreadyExists" => table(subject, |table| ErrorKind::TableAlreadyExists { table }),
             "TableBeingDeleted" => table(subject, |table| ErrorKind::TableBeingDeleted { table }),
             // Azurite's answer if the account does not exist.
-            "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => {
-                ErrorKind::InvalidRequest(format!(
-                    "{}: check the account in the endpoint",
-                    self.explanation()
-                ))
-            }
+            "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => ErrorKind::Rejected(
+                format!("{}: check the account in the endpoint", self.explanation()),
+            ),
             // The service has one code for a missing table and a missing entity in some operations; the object of the
             // request decides.
             "ResourceNotFound" | "EntityNotFound" => self.of_entity(subject, |table, key| {
@@ -204,7 +201,7 @@ impl Failure {
             429 | 503 => ErrorKind::Throttled {
                 retry_after: self.retry_after,
             },
-            400..=499 if self.code.is_some() => ErrorKind::InvalidRequest(self.explanation()),
+            400..=499 if self.code.is_some() => ErrorKind::Rejected(self.explanation()),
             501 => ErrorKind::Unsupported {
                 service: "the service",
                 feature: self.explanation(),

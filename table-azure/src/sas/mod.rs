@@ -70,7 +70,7 @@ macro_rules! letters {
             fn from_str(text: &str) -> Result<Self> {
                 text.chars().try_fold(Self::NONE, |all, letter| {
                     let known = Self::LETTERS.iter().find(|(l, _)| *l == letter);
-                    let unknown = || Error::invalid_request(format!(concat!("{:?} is not a letter of ", $noun), letter));
+                    let unknown = || Error::invalid_argument(format!(concat!("{:?} is not a letter of ", $noun), letter));
                     known.map(|(_, flag)| all | *flag).ok_or_else(unknown)
                 })
             }
@@ -362,7 +362,7 @@ impl SasRange {
     /// ```
     pub fn rows(mut self, rows: Range) -> Result<Self> {
         if self.start_partition.is_none() || self.start_partition != self.end_partition {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a range of RowKeys needs one partition; restrict the signature to a partition first",
             ));
         }
@@ -393,7 +393,7 @@ impl SasRange {
             .into_iter()
             .any(|end| end.as_deref() == Some(""))
         {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "a signature cannot end at an empty key: the service would read it as 'no end'",
             ));
         }
@@ -402,7 +402,7 @@ impl SasRange {
         let has_text =
             |field: &Option<String>| field.as_deref().is_some_and(|text| !text.is_empty());
         if has_text(&self.start_row) && !has_text(&self.start_partition) {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "a signature cannot start at a RowKey in the partition with the empty PartitionKey: the service refuses it; start at \
                  another partition, or at the start of the table",
             ));
@@ -424,7 +424,7 @@ const SMALLEST_CHAR: char = ' ';
 /// on after its U+FFFF.
 fn end_before(end: &str) -> Result<String> {
     key_order::key_text_before(end)
-        .ok_or_else(|| Error::invalid_request("no RowKey precedes the empty RowKey"))
+        .ok_or_else(|| Error::invalid_argument("no RowKey precedes the empty RowKey"))
 }
 
 /// A shared access signature for the tables of an account, and optionally for its queues.
@@ -623,7 +623,7 @@ impl TableSas {
         check_partition::<T>(partition)?;
         let rows = rows.intersect(all_rows::<T>()?);
         if rows.is_empty() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "no RowKey of {} is in the range; the signature would allow nothing",
                 T::SCHEMA.rust_name
             )));
@@ -646,7 +646,7 @@ impl TableSas {
             .chain([&*self.policy])
             .any(|field| field.contains(char::is_control))
         {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "the policy name or a key of the range has control characters",
             ));
         }
@@ -699,7 +699,7 @@ fn all_rows<T: TableEntity>() -> Result<Range> {
 fn check_partition<T: TableEntity>(partition: &PartitionKey) -> Result<()> {
     match &T::SCHEMA.discriminator {
         Discriminator::PartitionPrefix(prefix) if !partition.as_str().starts_with(&**prefix) => {
-            Err(Error::invalid_request(format!(
+            Err(Error::invalid_argument(format!(
                 "the partition {:?} has no entities of {}: their PartitionKeys start with {prefix:?}",
                 partition.as_str(),
                 T::SCHEMA.rust_name

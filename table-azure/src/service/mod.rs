@@ -60,7 +60,7 @@ fn from_xml<T: DeserializeOwned>(answer: &Answer, root: &str) -> Result<T> {
 fn to_xml<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     let xml = azure_core::xml::to_xml(value);
     xml.map(Into::into)
-        .map_err(|e| Error::invalid_request("the value cannot be written as XML").with_source(e))
+        .map_err(|e| Error::invalid_argument("the value cannot be written as XML").with_source(e))
 }
 
 /// Logging, metrics and cross-origin rules of an account's Table service.

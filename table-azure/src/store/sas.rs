@@ -95,7 +95,7 @@ impl AzureTableStore {
 
     fn account_key(&self) -> Result<&SharedKey> {
         let missing = || {
-            Error::invalid_request(
+            Error::misuse(
                 "only a store with an account key can sign; this store has a token or a SAS",
             )
         };

@@ -92,7 +92,7 @@ async fn error_codes_map_to_error_kinds() {
             matches!(e.kind(), ErrorKind::Forbidden(_))
         }),
         (Query, "400", "InvalidInput", |e| {
-            matches!(e.kind(), ErrorKind::InvalidRequest(_))
+            matches!(e.kind(), ErrorKind::Rejected(_))
         }),
         (Query, "501", "NotImplemented", |e| {
             matches!(e.kind(), ErrorKind::Unsupported { .. })

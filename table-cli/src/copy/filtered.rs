@@ -100,7 +100,7 @@ impl CopyArgs {
 fn without_ciphertext(row: Entity) -> Result<Entity, Error> {
     match row.is_ciphertext() {
         false => Ok(row),
-        true => Err(Error::invalid_request(format!(
+        true => Err(Error::wrong_state(format!(
             "the entity {} has encrypted properties: give --keys FILE, or copy the whole table, without --filter",
             row.key()
         ))),

@@ -229,6 +229,22 @@ fn an_index_is_added_and_built() {
         .stdout(contains(r#""state":"readable""#));
 }
 
+/// The text of a refusal has no keys of other entities. The operator reads the whole table, so the program adds the key.
+#[test]
+fn an_import_names_the_entity_that_has_a_value() {
+    let (_directory, store) = embedded(employees());
+    let add = ["add", "name", "--row-key", "name_{Name:lower}", "--unique"];
+    index(&store, &add).assert().success();
+    let mut import = tables();
+    import.args(["import", &store, "Employees", "--from", "-"]);
+    let taken = import
+        .args(["--format", "csv"])
+        .write_stdin("PartitionKey,RowKey,Name\nSales,9,KEN\nSales,8,Lee\n")
+        .assert()
+        .code(3);
+    taken.stderr(contains("'name'").and(contains("the other entity is ('Sales', '1')")));
+}
+
 #[test]
 fn a_wrong_index_is_not_added() {
     let (directory, store) = embedded(employees());

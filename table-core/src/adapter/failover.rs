@@ -104,7 +104,7 @@ impl<P: TableStore, S: TableStore> Failover<P, S> {
             ..secondary.profile().clone()
         };
         if profile != other {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "the primary store ({}) and the secondary store ({}) differ in their limits; open both with the same service and adapters",
                 profile.name, other.name
             )));

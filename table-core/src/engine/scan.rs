@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::page_rows::{PageRows, PendingKey};
 use super::{RecordRef, Stamp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::{Entity, Key, PackBuffer, PropertyDictionary, TableName, key_order};
 use crate::profile::ServiceProfile;
@@ -283,12 +283,8 @@ fn position(
     query: &Query,
 ) -> Result<Vec<u8>> {
     let Position { first, second } = from.position(profile, table, query)?;
-    let key = Key::new(first, second.as_deref().unwrap_or_default()).map_err(|e| {
-        Error::new(ErrorKind::InvalidContinuation(
-            "it contains no key".to_owned(),
-        ))
-        .with_source(e)
-    })?;
+    let key = Key::new(first, second.as_deref().unwrap_or_default())
+        .map_err(|e| Error::invalid_continuation("it contains no key").with_source(e))?;
     Ok(key.to_sortable())
 }
 

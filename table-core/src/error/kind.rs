@@ -4,7 +4,27 @@ use std::time::Duration;
 use super::Error;
 use crate::access_path::AccessPath;
 
-/// Why an operation failed. All backends use the same kinds.
+/// Why an operation failed. All backends use the same kinds. `docs/errors.md` says what a program does after each.
+///
+/// ```
+/// use table_core::store::{Error, ErrorKind, Outcome};
+///
+/// fn next_step(error: &Error) -> &'static str {
+///     match (error.outcome(), error.root().kind()) {
+///         (Outcome::Ambiguous, _) => "read the entity: it may have been written",
+///         (Outcome::Applied, _) => "the entity is written, a later step is not",
+///         (Outcome::NotApplied, ErrorKind::IndexNotReady(_)) => "query without the index",
+///         (Outcome::NotApplied, ErrorKind::InvalidArgument(_) | ErrorKind::InvalidKey { .. }) => {
+///             "tell the user"
+///         }
+///         (Outcome::NotApplied, _) if error.is_conflict() => "read again and repeat the write",
+///         (Outcome::NotApplied, _) if error.is_transient() => "repeat later",
+///         (Outcome::NotApplied, _) => "report it",
+///     }
+/// }
+/// let taken = Error::entity_already_exists("Employees", "('Sales', '1')");
+/// assert_eq!(next_step(&taken), "read again and repeat the write");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -102,15 +122,39 @@ pub enum ErrorKind {
         /// The error, and the expected text.
         reason: String,
     },
-    /// A query, group transaction or call that contradicts itself or the state of its handle.
-    #[error("invalid request: {0}")]
-    InvalidRequest(String),
-    /// A continuation token of another query or another store, or text that is not a continuation token.
+    /// An argument, option or setting that is never allowed, whatever is stored: pass another one.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// A call that its handle, query or group transaction does not allow: the program is to be changed, to the call that the message names.
+    #[error("{0}")]
+    Misuse(String),
+    /// The declaration of a type or an index contradicts itself, another declaration or a rule of the store: change the declaration.
+    #[error("{0}")]
+    InvalidDeclaration(String),
+    /// The table's manifest says what this program, or this handle, does not know or do, for example an index, a layout, encryption or a later
+    /// version: write with the handle or the program that the message names. Reads go on.
+    #[error("{0}")]
+    ManifestMismatch(String),
+    /// An index cannot be used yet, or no more: it is not declared, not built, or not in force. Do what the message says and call again; until
+    /// then, a query without the index finds the entities.
+    #[error("{0}")]
+    IndexNotReady(String),
+    /// What is stored, or what another process does, does not allow the call now: change it, or give the option, as the message says, and call
+    /// again.
+    #[error("{0}")]
+    WrongState(String),
+    /// Code of the application has failed, such as the closure of an update, a handler or an input: [`Error::application`] makes the error.
+    #[error("{0}")]
+    Application(String),
+    /// The remote service refused the request for a reason that has no kind here: [`Error::answer`] has its status and code.
+    #[error("the request was refused: {0}")]
+    Rejected(String),
+    /// A continuation token or cursor of another query or another store, or text that is neither: start without it.
     #[error("invalid continuation token: {0}")]
     InvalidContinuation(String),
-    /// Another entity has the value in a unique index.
+    /// Another entity has the value in a unique index. The text does not name that entity: [`Error::owner`] does.
     #[error(
-        "the value at {entry} of the unique index '{index}' belongs to another entity, {owner}; it was not given to {wanted_by}"
+        "the value at {entry} of the unique index '{index}' belongs to another entity; it was not given to {wanted_by}"
     )]
     UniqueViolation {
         /// The index.
@@ -134,9 +178,9 @@ pub enum ErrorKind {
         /// Every duplicate value, in the order in which the build found them.
         duplicates: Vec<Duplicate>,
     },
-    /// Another entity has an entry with the same key in an index that is not unique.
+    /// Another entity has an entry with the same key in an index that is not unique. The text does not name that entity: [`Error::owner`] does.
     #[error(
-        "the entry {entry} of the index '{index}' belongs to another entity, {owner}: add the entity's key to the key template of the index, or declare the index unique"
+        "the entry {entry} of the index '{index}' belongs to another entity: add the entity's key to the key template of the index, or declare the index unique"
     )]
     KeyCollision {
         /// The index.

@@ -86,6 +86,12 @@ impl Error {
         self
     }
 
+    /// Creates the error of a function of the application, such as the closure of an update, a handler or an input
+    /// ([`ErrorKind::Application`]). Give its cause by [`with_source`](Self::with_source).
+    pub fn application(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Application(reason.into()))
+    }
+
     /// Returns a new error with this kind, which has `self` as its cause and the same answer of the service. The outcome of the
     /// new error is *not applied*, so `self` must not be ambiguous.
     #[doc(hidden)]
@@ -166,6 +172,17 @@ impl Error {
         matches!(self.root().kind(), ErrorKind::KeyCollision { .. })
     }
 
+    /// Returns the key of the other entity that has the value or the key of an index entry which a write wanted, as
+    /// [`Key`](crate::model::Key) prints it. The texts of errors do not name that entity, because the writer may not be allowed to read it.
+    pub fn owner(&self) -> Option<&str> {
+        match self.root().kind() {
+            ErrorKind::UniqueViolation { owner, .. } | ErrorKind::KeyCollision { owner, .. } => {
+                Some(owner)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the entity is not in the version that the condition names, because another writer changed it.
     pub fn is_precondition_failed(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::PreconditionFailed { .. })
@@ -183,7 +200,7 @@ impl Error {
 
     /// Whether the entity is missing, and nothing was written: for a deletion, another writer has deleted it first.
     #[doc(hidden)]
-    pub fn is_gone(&self) -> bool {
+    pub fn is_certainly_missing(&self) -> bool {
         self.is_entity_not_found() && self.outcome() == Outcome::NotApplied
     }
 
@@ -313,9 +330,39 @@ impl Error {
         })
     }
 
-    /// Creates an [`ErrorKind::InvalidRequest`].
-    pub fn invalid_request(reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidRequest(reason.into()))
+    /// Creates an [`ErrorKind::InvalidArgument`].
+    pub fn invalid_argument(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument(reason.into()))
+    }
+
+    /// Creates an [`ErrorKind::Misuse`].
+    pub fn misuse(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Misuse(reason.into()))
+    }
+
+    /// Creates an [`ErrorKind::InvalidDeclaration`].
+    pub fn invalid_declaration(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidDeclaration(reason.into()))
+    }
+
+    /// Creates an [`ErrorKind::ManifestMismatch`].
+    pub fn manifest_mismatch(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::ManifestMismatch(reason.into()))
+    }
+
+    /// Creates an [`ErrorKind::IndexNotReady`].
+    pub fn index_not_ready(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::IndexNotReady(reason.into()))
+    }
+
+    /// Creates an [`ErrorKind::WrongState`].
+    pub fn wrong_state(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::WrongState(reason.into()))
+    }
+
+    /// Creates an [`ErrorKind::InvalidContinuation`].
+    pub fn invalid_continuation(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidContinuation(reason.into()))
     }
 
     /// Creates an [`ErrorKind::TransactionFailed`] with the outcome of `error`. `index` counts from 0.

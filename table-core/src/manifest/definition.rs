@@ -230,7 +230,7 @@ impl IndexDefinition {
         } else {
             return self.condition().map(drop);
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "the index '{}': {problem}",
             self.name
         )))
@@ -277,7 +277,7 @@ impl IndexDefinition {
             return Ok(None);
         };
         let refused = |reason: String| {
-            Error::invalid_request(format!(
+            Error::invalid_declaration(format!(
                 "the index '{}': its condition {text:?}: {reason}",
                 self.name
             ))
@@ -334,7 +334,7 @@ impl IndexDefinition {
     /// [`validate`](Self::validate).
     pub fn from_json(text: &str) -> Result<Self> {
         let definition: Self = serde_json::from_str(text).map_err(|e| {
-            Error::invalid_request(format!("the text is not an index definition: {e}"))
+            Error::invalid_declaration(format!("the text is not an index definition: {e}"))
         })?;
         definition.validate()?;
         Ok(definition)
@@ -446,7 +446,7 @@ impl IndexState {
     /// Fails if there is no such state.
     pub fn parse(name: &str) -> Result<Self> {
         let state = Self::ALL.into_iter().find(|state| state.name() == name);
-        state.ok_or_else(|| Error::invalid_request(format!("'{name}' is not a state of an index")))
+        state.ok_or_else(|| Error::invalid_argument(format!("'{name}' is not a state of an index")))
     }
 }
 

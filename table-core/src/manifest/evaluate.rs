@@ -55,7 +55,7 @@ impl Evaluator {
             }
         });
         match marked {
-            Some(name) => Err(Error::invalid_request(format!(
+            Some(name) => Err(Error::invalid_declaration(format!(
                 "the index '{}': its condition compares '{name}' of {}, which must be encrypted; the existence of an entry would \
                  reveal the value",
                 self.definition.name,
@@ -147,10 +147,10 @@ impl Evaluator {
                 elements.len(),
                 limits::LIST_ELEMENTS,
             );
-            return Err(Error::invalid_request(format!(
-                "the index '{index}' has an entry for each element of '{name}' of {key}, which has {count} elements: at most {most} are \
-                 allowed; shorten the list, or drop the index"
-            )));
+            let quantity = format!(
+                "elements of '{name}' of {key}, each with an entry of the index '{index}' (shorten the list, or drop the index)"
+            );
+            return Err(Error::limit(quantity, most, count));
         }
         Ok(elements.into_iter().map(Some).collect())
     }
@@ -256,7 +256,7 @@ impl Evaluator {
                 )
             });
         }
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "the index '{}': '{name}' is in no key template of the entities",
             self.definition.name
         )))
@@ -272,7 +272,7 @@ impl Evaluator {
     }
 
     fn opaque_error(&self) -> Error {
-        Error::invalid_request(format!(
+        Error::manifest_mismatch(format!(
             "the index '{}' is opaque: Rust code that this program does not have computes its keys",
             self.definition.name
         ))
@@ -286,7 +286,7 @@ impl Evaluator {
 
 /// Returns the error for an entry whose key an entity could have.
 pub(crate) fn entity_key_error(index: &str, entity: &str, key: &Key) -> Error {
-    Error::invalid_request(format!(
+    Error::invalid_declaration(format!(
         "the index '{index}' of {entity} gives an entry the key {key}, which an entity could have: start the key \
          template of the index with another text"
     ))

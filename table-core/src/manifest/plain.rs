@@ -71,7 +71,7 @@ impl Manifest {
             Some("") | None => "entities of any type".to_owned(),
             Some(name) => format!("entities of the type {name}"),
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the table '{table}' has the index '{id}' of {entities}, and {operation} of {key} would leave it stale: {advice}"
         )))
     }
@@ -93,7 +93,7 @@ impl Manifest {
             return Ok(());
         };
         let (name, layout, key) = (stored.name(), &stored.layout, entity.key());
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the manifest of the table '{table}' says that {name} is stored as {layout}, and a write of the wide entity {key} would \
              store it as several rows: keep wide entities in a table of their own"
         )))
@@ -131,7 +131,7 @@ impl Manifest {
             Layout::Spread { .. } => "write it through a `SpreadTable`",
             _ => "write it with a program that knows the layout",
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the manifest of the table '{table}' says that {name} is stored as {layout}, and {operation} of {key} writes one row: {instead}"
         )))
     }

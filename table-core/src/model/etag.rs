@@ -118,7 +118,7 @@ impl IfMatch {
     #[doc(hidden)]
     pub fn check_form(&self, key: &Key) -> Result<()> {
         match self {
-            Self::Exactly(etag) if !etag.is_well_formed() => Err(Error::invalid_request(format!(
+            Self::Exactly(etag) if !etag.is_well_formed() => Err(Error::invalid_argument(format!(
                 "the ETag {:?} of {key} is malformed: an ETag is quoted text such as W/\"…\"; pass the ETag that was read, unchanged",
                 etag.to_string()
             ))),

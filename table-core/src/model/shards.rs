@@ -26,7 +26,7 @@ impl Shards {
         if (1..=1000).contains(&count) {
             return Ok(Self(count));
         }
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_argument(format!(
             "the number of shards is {count}; it must be 1 to 1000"
         )))
     }

@@ -53,9 +53,12 @@ fn check_distinct(entity: &Entity) -> Result<()> {
         return Ok(());
     };
     let key = entity.key();
-    Err(Error::invalid_request(format!(
-        "the property '{name}' of {key} occurs twice, and an entity has each property once: remove one of the values"
-    )))
+    Err(Error::invalid_value(
+        name,
+        format!(
+            "it occurs twice in {key}, and an entity has each property once: remove one of the values"
+        ),
+    ))
 }
 
 /// Type, mark and name of properties that were checked, by their position. The entities of a group mostly have the same properties,
@@ -156,7 +159,7 @@ pub(crate) fn check_size(
 /// Names the violated rule of groups, or returns a [`check_operation`] error with its index.
 pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result<()> {
     if group.is_empty() {
-        return Err(Error::invalid_request("the group transaction is empty"));
+        return Err(Error::misuse("the group transaction is empty"));
     }
     if group.len() > profile.group_operations {
         return Err(Error::limit_of_kind(
@@ -203,12 +206,12 @@ fn check_member<'a>(
 ) -> Result<()> {
     let key = operation.key();
     if key.partition() != partition.as_str() {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::misuse(format!(
             "{key} is not in the partition '{partition}'"
         )));
     }
     if !seen.insert(key) {
-        return Err(Error::invalid_request(format!("{key} occurs twice")));
+        return Err(Error::misuse(format!("{key} occurs twice")));
     }
     Ok(())
 }
@@ -219,7 +222,7 @@ fn check_member<'a>(
 /// Fails if there are too many comparisons, if a name cannot be written in filter text, or if `top` is zero.
 pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
     if query.top == Some(0) {
-        return Err(Error::invalid_request("top must be at least 1"));
+        return Err(Error::invalid_argument("top must be at least 1"));
     }
     let Some(filter) = &query.filter else {
         return Ok(());

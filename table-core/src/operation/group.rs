@@ -63,7 +63,7 @@ impl GroupTransaction {
     pub fn push(&mut self, operation: Operation) -> Result<()> {
         let key = operation.key();
         if key.partition() != self.partition.as_str() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "{key} is not in the partition '{}': a group transaction writes one partition",
                 self.partition
             )));
@@ -72,7 +72,7 @@ impl GroupTransaction {
         // The service refuses a group that writes an entity twice
         // (<https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>).
         if self.hashes.contains(&hash) && self.contains(key) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "{key} occurs twice: a group transaction can write an entity once"
             )));
         }

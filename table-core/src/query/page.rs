@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::Query;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::model::{Entity, Key, TableName, as_text};
 use crate::profile::ServiceProfile;
 
@@ -166,14 +166,14 @@ impl Continuation {
     fn position_for(&self, query: u64) -> Result<&Position> {
         if self.of_secondary {
             let reason = "it belongs to the secondary copy of the data; use it with the store that returned it";
-            return Err(ErrorKind::InvalidContinuation(reason.to_owned()).into());
+            return Err(Error::invalid_continuation(reason));
         }
         if self.query == query {
             return Ok(&self.position);
         }
         let reason =
             "it belongs to another query; use it with the same table, filter and projection";
-        Err(ErrorKind::InvalidContinuation(reason.to_owned()).into())
+        Err(Error::invalid_continuation(reason))
     }
 }
 
@@ -246,7 +246,7 @@ impl FromStr for Continuation {
             let reason = format!(
                 "{text:?} is not a continuation token; pass the text exactly as it was returned"
             );
-            ErrorKind::InvalidContinuation(reason).into()
+            Error::invalid_continuation(reason)
         })
     }
 }

@@ -98,7 +98,7 @@ pub trait TableStoreExt: TableStore {
         let Some(name) = encrypted.in_every_row().find(|name| names.contains(name)) else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "a rule of the store encrypts the property '{name}' in '{table}', but the type has it in plaintext: mark the field `#[encrypt]`"
         )))
     }
@@ -113,7 +113,7 @@ pub trait TableStoreExt: TableStore {
         let Some(name) = names.iter().find(|name| encrypted.has_rule(name)) else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "a rule of the store encrypts the property '{name}' in '{table}', but it has the time of `#[expires]` or `#[deleted_at]`, which the \
              service compares and sweeps read: leave it out of the rule"
         )))

@@ -4,7 +4,7 @@ use crate::model::{ETag, Key};
 /// The error of a move to the same key of the same table: the move would delete the entity that it has just written.
 #[doc(hidden)]
 pub fn own_key_error(key: &Key) -> Error {
-    Error::invalid_request(format!(
+    Error::misuse(format!(
         "{key} cannot be moved to its own key: give another key or table"
     ))
 }
@@ -61,7 +61,7 @@ impl MovedCopy {
         let failure = match removal {
             Some(Ok(_)) => None,
             // Another writer has changed or deleted the copy, so nothing of the move is left at the target.
-            Some(Err(failed)) if failed.is_gone() => None,
+            Some(Err(failed)) if failed.is_certainly_missing() => None,
             Some(Err(failed)) => Some(failed.to_string()),
             None => Some("the answer of its write had no ETag".to_owned()),
         };
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_error_tells_of_a_copy_that_stays() {
         let copy = MovedCopy::over(None, None, None);
-        let failed = Error::invalid_request("refused");
+        let failed = Error::application("refused");
         for (removal, why) in [(None, "no ETag"), (Some(Err::<(), _>(failed)), "refused")] {
             let error = copy.removed(removal, missing());
             assert_eq!(error.outcome(), Outcome::Applied);

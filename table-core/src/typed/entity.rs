@@ -99,7 +99,7 @@ pub trait TableEntity: FromEntity + Sync {
             return Ok(etag.clone());
         }
         let (name, key) = (Self::SCHEMA.rust_name, self.entity_key()?);
-        Err(Error::invalid_request(format!(
+        Err(Error::misuse(format!(
             "the {name} {key} has no ETag: read it into a type with an `#[etag]` field, or give a version to \
              `replace_if` or `delete` (`IfMatch::Any` for any version)"
         )))
@@ -145,7 +145,7 @@ pub trait EntityPatch: Send + Sync + 'static {
         let properties = self.to_properties()?;
         if properties.is_empty() {
             let name = Self::Entity::SCHEMA.rust_name;
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the patch of the {name} {key} sets no field"
             )));
         }

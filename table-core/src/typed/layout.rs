@@ -80,7 +80,7 @@ impl StoredType {
             }
             _ => "declare the layout of the manifest, or store the type in another table",
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the manifest of the table '{table}' says that {name} is stored as {stored}, and this program stores {program} as {own}: {remedy}"
         )))
     }
@@ -99,7 +99,7 @@ impl StoredType {
             return Ok(());
         };
         let name = schema.rust_name;
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the manifest of the table '{table}' says that '{property}' of {name} is encrypted, and this program would write it in \
              plaintext: mark the field `#[encrypt]`"
         )))
@@ -121,7 +121,7 @@ impl StoredType {
             .expiry
             .as_ref()
             .map_or_else(|| "no expiry".to_owned(), described);
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the manifest of the table '{table}' says that {name} in version {version} has {}, and this program declares {own}: declare \
              the same `#[expires]` and `#[deleted_at]`, or another `version`",
             described(stored)
@@ -178,7 +178,7 @@ impl Manifest {
         };
         if let Some(other) = self.types.iter().find(is_nested) {
             let (own, name) = (schema.rust_name, other.name());
-            return Err(Error::invalid_request(format!(
+            return Err(Error::manifest_mismatch(format!(
                 "the manifest of the table '{table}' has {name}, whose keys begin like those of {own}: queries and deletions of one type would \
                  find the entities of the other; give both a `type`, or store one of them in another table"
             )));

@@ -168,7 +168,7 @@ impl Schema {
         let Self {
             rust_name, version, ..
         } = self;
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "{} is stored in version {stored} of the schema of {rust_name}, and this program knows version {version}: properties of \
              the later version would be lost; write the entity with a program that knows version {stored}",
             entity.key()
@@ -183,7 +183,7 @@ impl Schema {
     pub fn updated(&self, old: &Entity, mut new: Entity) -> Result<Entity> {
         let (name, key, other) = (self.rust_name, old.key(), new.key());
         if key != other {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the update of the {name} {key} changes its key to {other}: use `move_to`"
             )));
         }
@@ -257,7 +257,7 @@ impl Schema {
             _ => return Ok(()),
         };
         let name = self.rust_name;
-        Err(Error::invalid_request(format!(
+        Err(Error::misuse(format!(
             "a {name} is not stored as one row under its key: {reason}; write it through a {table}"
         )))
     }

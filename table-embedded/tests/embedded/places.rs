@@ -22,7 +22,7 @@ async fn an_empty_path_is_refused() {
     let before = fs::read_dir(".").unwrap().count();
     let error = EmbeddedStore::open("").await.unwrap_err();
     assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+        matches!(error.kind(), ErrorKind::InvalidArgument(_)),
         "{error:?}"
     );
     let place = Place::new();

@@ -132,7 +132,7 @@ impl AesKeyWrap {
             _ => KwAes256::new_from_slice(bytes).map(|c| Cipher::Aes256(Box::new(c))),
         };
         let wrong = |_| {
-            Error::invalid_request(format!(
+            Error::invalid_argument(format!(
                 "an AES key must have 16, 24 or 32 bytes; this key has {}",
                 bytes.len()
             ))
@@ -167,7 +167,7 @@ impl KeyWrap for AesKeyWrap {
             Cipher::Aes256(c) => c.wrap_key(key, &mut out).is_ok(),
         };
         let refused = || {
-            Error::invalid_request(
+            Error::invalid_argument(
                 "AES key wrap needs a key of at least 16 bytes, in a multiple of 8",
             )
         };
@@ -297,7 +297,7 @@ impl Keys {
     /// Refuses two keys with the same id, and names that a header cannot hold.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(id) = &self.duplicate {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "two keys have the id {id:?}, so data of one of them could not be read; give each key its own id, \
                  version included"
             )));
@@ -308,7 +308,7 @@ impl Keys {
                 || algorithm.is_empty()
                 || algorithm.len() > usize::from(u8::MAX)
             {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_argument(format!(
                     "the key id of {} bytes or the algorithm of {} bytes does not fit a header",
                     id.len(),
                     algorithm.len()

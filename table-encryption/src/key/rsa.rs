@@ -97,7 +97,7 @@ impl RsaKeyWrap {
 }
 
 fn not_rsa(kind: &str, form: &str) -> Error {
-    Error::invalid_request(format!(
+    Error::invalid_argument(format!(
         "the bytes are not a {kind} RSA key of 2048 to 8192 bits in {form} DER"
     ))
 }
@@ -119,7 +119,7 @@ impl KeyWrap for RsaKeyWrap {
             let wrapped = public
                 .encrypt(oaep, key.expose(), &mut out, None)
                 .map(|wrapped| wrapped.to_vec());
-            wrapped.map_err(|_| Error::invalid_request("the key is too long for this RSA key"))
+            wrapped.map_err(|_| Error::invalid_argument("the key is too long for this RSA key"))
         })
         .await
     }

@@ -183,7 +183,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     pub fn build(self) -> Result<EncryptedStore<S>> {
         self.keys.check()?;
         if self.bounds.max_writes == 0 {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "`max_writes` is 0; it must be at least 1",
             ));
         }
@@ -202,7 +202,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         let rules = Rules::new(self.rules, id);
         // Together they would allow a filter that compares ciphertext and finds nothing.
         if let Some((table, name)) = rules.contradiction() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "the property '{name}' of '{table}' is encrypted by a rule and listed in `filter_only_by`; filters cannot compare it"
             )));
         }

@@ -52,13 +52,13 @@ impl<S: TableStore> EncryptedStore<S> {
             .filter(|p| !p.is_encrypted())
             .map(|p| p.name());
         if let Some(name) = plain.into_iter().find(|name| names.is_known(name)) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "the property '{name}' of {key} is not marked, but it is encrypted in \
                  others: mark it, or say by `encrypt_where` which rows have it in plaintext"
             )));
         }
         rules.marked_comparable(table, properties).map_or(Ok(()), |name| {
-            Err(Error::invalid_request(format!(
+            Err(Error::invalid_declaration(format!(
                 "the property '{name}' of {key} is marked for encryption, but `filter_only_by` of '{table}' lists it: filters \
                  would not find it"
             )))

@@ -39,7 +39,7 @@ impl Decryptor<'_> {
             .find(|name| !rules.may_be_compared(&self.table_id, name))
         {
             None => Ok(()),
-            Some(name) => Err(Error::invalid_request(format!(
+            Some(name) => Err(Error::invalid_argument(format!(
                 "the filter compares '{name}' of the table '{}', which `filter_only_by` does not list: it may be \
                  encrypted",
                 self.table
@@ -60,7 +60,7 @@ impl Decryptor<'_> {
     }
 
     fn compares_encrypted(&self, name: &str) -> Error {
-        Error::invalid_request(format!(
+        Error::invalid_argument(format!(
             "the filter compares the encrypted property '{name}' of the table '{}', which the service cannot do: \
              look it up through a blind index",
             self.table

@@ -164,7 +164,7 @@ fn check_stays_encrypted(stored: &StoredForm, patch: &Entity) -> Result<()> {
         .find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
     match plain {
         None => Ok(()),
-        Some(p) => Err(Error::invalid_request(format!(
+        Some(p) => Err(Error::invalid_declaration(format!(
             "the merge writes '{}' of {} in plaintext, but the stored property is encrypted; mark the property",
             p.name(),
             patch.key()

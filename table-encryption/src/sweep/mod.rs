@@ -216,7 +216,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
 
 /// Whether the entity was deleted after it was read.
 fn is_gone(failure: &Failure) -> bool {
-    matches!(failure, Failure::OfEntity(error) if error.is_gone())
+    matches!(failure, Failure::OfEntity(error) if error.is_certainly_missing())
 }
 
 /// Returns the ETag under which the sweep writes the entity. A missing ETag is an error of the store and not of the entity: such a store

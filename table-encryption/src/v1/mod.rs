@@ -284,7 +284,7 @@ impl Legacy {
         for old in legacy.keys.named() {
             // A key that legacy programs hold must not open v2 data, and a v2 key must not be given to code without integrity checks.
             if v2.named().any(|new| new.key_id() == old.key_id()) {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_argument(format!(
                     "the key '{}' is used for the legacy format and for v2; use another key for v2",
                     old.key_id()
                 )));

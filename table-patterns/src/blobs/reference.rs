@@ -65,7 +65,7 @@ pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
     let Some(property) = first_name_in_blobs(row) else {
         return Ok(());
     };
-    Err(Error::invalid_request(format!(
+    Err(Error::misuse(format!(
         "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
         row.key()
     )))

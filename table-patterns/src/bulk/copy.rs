@@ -309,7 +309,7 @@ impl CopyJob {
             true => "the case of table names matters in only one of the stores",
             false => "the target has another name",
         };
-        Error::invalid_request(format!(
+        Error::wrong_state(format!(
             "{} of '{from}' is encrypted, and ciphertext is bound to the name of its table: {reason}. Copy between stores that have the \
              keys",
             row.key()
@@ -389,7 +389,7 @@ impl CopyJob {
     fn check_blobs(&self, rows: &[Entity]) -> Result<()> {
         let may_refer = !self.rows_only && self.has_large;
         if let Some(row) = rows.iter().find(|row| may_refer && row.is_ciphertext()) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::wrong_state(format!(
                 "{} of '{}' is encrypted, so its references to blobs are not visible: copy between stores that decrypt, or \
                  set `rows_only` and copy the blobs of large entities otherwise",
                 row.key(),
@@ -414,7 +414,7 @@ impl CopyJob {
             return Ok(());
         };
         let key = row.key();
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "{key} of '{table}' has the value of '{property}' in a blob: {reason}"
         )))
     }
@@ -426,7 +426,7 @@ impl CopyJob {
             return Ok(());
         };
         let (key, table) = (row.key(), &self.from.1);
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "{key} belongs to a write of '{table}' that is not finished: call `flush` if this program has written it; otherwise run \
              `Upkeep` once (or a sweep of the journal) while no program writes; then copy again"
         )))
@@ -455,7 +455,7 @@ impl CopyJob {
         let Some((key, name)) = encrypted.next() else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "the property '{name}' of {key} is encrypted in '{}', and the target of the copy does not encrypt: copy to an encrypting \
              store, or copy the ciphertext from the wrapped store to a table of the same name, with `rows_only`",
             self.from.1

@@ -324,7 +324,7 @@ impl StoreCopy {
     /// Refuses names: of two tables that would be mixed, and of a table that is not copied.
     fn check_targets(&self, names: &[TableName]) -> Result<()> {
         if let Some(absent) = self.renames.keys().find(|table| !names.contains(table)) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "the table '{absent}' is renamed, and is not copied"
             )));
         }
@@ -334,13 +334,13 @@ impl StoreCopy {
         let mut targets = BTreeSet::new();
         for to in names.iter().map(|table| self.target(table)) {
             if is_same_store && sources.contains(&identity(to)) {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_argument(format!(
                     "source and target of the copy are the same store, and the copy would read and write '{to}': give another store, or \
                      another name (`renamed`)"
                 )));
             }
             if !targets.insert(identity(to)) {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_argument(format!(
                     "two tables would be copied to '{to}'"
                 )));
             }
@@ -387,7 +387,7 @@ impl StoreCopy {
             .iter()
             .find(|index| needs_blobs(index.shape.as_ref()));
         if let Some(index) = index.filter(|_| !self.without_index_blobs) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::wrong_state(format!(
                 "the index '{}' of the table '{table}' has, or may have, lists in blobs, which the copy does not include: copy \
                  `without_index_blobs`, then remove and build the index in the target",
                 index.name
@@ -398,7 +398,7 @@ impl StoreCopy {
             .iter()
             .filter_map(|index| index.table.as_ref());
         if let Some(other) = entries.clone().find(|other| !names.contains(other)) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "the index entries of '{table}' are in the table '{other}', which is not copied: copy it too"
             )));
         }
@@ -417,7 +417,7 @@ impl StoreCopy {
         } else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "the table '{table}' cannot be copied to another name: {reason}"
         )))
     }
@@ -438,7 +438,7 @@ impl StoreCopy {
                 return Ok(Some(found.first));
             }
         }
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "the table '{to}' of the target has rows, for example {there}, and no interrupted run of this copy has written them: delete the \
              table, copy to another name (`renamed`), or accept with `into_existing` that copied rows replace rows of the same key"
         )))

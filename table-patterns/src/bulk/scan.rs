@@ -217,7 +217,7 @@ pub async fn delete_partition(
     // Nothing found may mean that the rows are in buckets: no deletion must look successful that deleted
     // nothing.
     if is_empty && spread::is_there(&*store, table, partition.as_str(), None).await? {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::misuse(format!(
             "the partition '{partition}' of '{table}' is spread over buckets: delete each stored partition \
              (`SpreadTable::stored_partitions`)"
         )));
@@ -263,7 +263,11 @@ pub(super) fn delete_operation(entity: &Entity, unchanged: Unchanged) -> Result<
 
 /// Counts an entity that another writer has deleted as deleted.
 fn not_found_is_deleted(mut outcome: BulkOutcome) -> BulkOutcome {
-    if outcome.result.as_ref().is_err_and(Error::is_gone) {
+    if outcome
+        .result
+        .as_ref()
+        .is_err_and(Error::is_certainly_missing)
+    {
         outcome.result = Ok(Written::deleted());
     }
     outcome

@@ -34,7 +34,7 @@ pub(super) fn check_trusted(source: &str, done: &str, definitions: &[String]) ->
     if definitions.is_empty() {
         return Ok(());
     }
-    Err(Error::invalid_request(format!(
+    Err(Error::wrong_state(format!(
         "the {source} has definitions that programs obey beyond its rows, and nothing was {done}: {}. Set `trust_definitions` if nobody else \
          could write into its tables, or if each of these is intended",
         definitions.join("; ")

@@ -146,7 +146,7 @@ impl Changes {
             handled_by_all = Some(handled_by_all.map_or(handled, |least| least.min(handled)));
         }
         let Some(handled_by_all) = handled_by_all else {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "give the names of all consumers of the feed: a trim removes what they have handled",
             ));
         };
@@ -234,8 +234,8 @@ impl ChangeHandler for ToQueue {
             kind: change.kind,
         };
         let body = serde_json::to_string(&body);
-        let body =
-            body.map_err(|error| Error::invalid_request(format!("a change has no JSON: {error}")))?;
+        let body = body
+            .map_err(|error| Error::invalid_argument(format!("a change has no JSON: {error}")))?;
         self.queue.send(&body, Duration::ZERO).await.map(drop)
     }
 }

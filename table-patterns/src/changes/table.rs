@@ -85,14 +85,14 @@ impl<T: TableEntity> ChangeTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         if let Some(index) = T::SCHEMA.indexes.first() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "{} has the index '{}', and a change feed does not maintain indexes: remove one of them",
                 T::SCHEMA.rust_name,
                 index.name
             )));
         }
         if T::SCHEMA.expiry.is_some() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "the entities of {} expire or are deleted softly, and a sweep would remove them without a change in the feed: leave out \
                  `#[expires]` and `#[deleted_at]`",
                 T::SCHEMA.rust_name
@@ -262,7 +262,7 @@ impl<T: TableEntity> ChangeTable<T> {
             let mut new = value.to_entity()?;
             if *new.key() != key {
                 let (name, other) = (T::SCHEMA.rust_name, new.key());
-                return Err(Error::invalid_request(format!(
+                return Err(Error::misuse(format!(
                     "the update of the {name} {key} changes its key to {other}: insert the new entity and delete the old"
                 )));
             }

@@ -70,7 +70,7 @@ struct Collected {
 impl ChangeHandler for Collected {
     async fn handle(&self, change: &Change) -> Result<()> {
         if *self.fails_at.lock().unwrap() == Some(change.number) {
-            return Err(Error::invalid_request("the handler is not ready"));
+            return Err(Error::application("the handler is not ready"));
         }
         self.numbers.lock().unwrap().push(change.number);
         Ok(())
@@ -116,9 +116,7 @@ async fn a_refused_write_emits_nothing() -> Result<()> {
     );
     assert!(!orders.delete_if_exists(Order::key("ann", 9u32)?).await?);
     let refused = orders
-        .update(Order::key("ann", 1u32)?, |_| {
-            Err(Error::invalid_request("no"))
-        })
+        .update(Order::key("ann", 1u32)?, |_| Err(Error::application("no")))
         .await;
     assert!(refused.is_err());
     orders

@@ -35,7 +35,7 @@ pub(super) fn check_path(path: &str) -> Result<()> {
 
 fn parse(path: &str) -> Result<Path> {
     Path::parse(path)
-        .map_err(|e| Error::invalid_request(format!("{path:?} is not a valid blob path: {e}")))
+        .map_err(|e| Error::invalid_argument(format!("{path:?} is not a valid blob path: {e}")))
 }
 
 /// A blob store's error. The blob store does not say whether a failed request took effect, except where it

@@ -138,7 +138,7 @@ mod blob_step {
     }
 
     pub(super) fn check_path(path: &str) -> Result<()> {
-        Err(Error::invalid_request(format!(
+        Err(Error::misuse(format!(
             "a step writes the blob {path:?}, and this program is built without the feature `blobs` of table-patterns"
         )))
     }

@@ -138,7 +138,7 @@ pub(super) fn payload(key: &Key, to: &Key) -> Vec<u8> {
 
 fn keys(payload: &[u8]) -> Result<(Key, Key)> {
     let parts: [String; 4] = serde_json::from_slice(payload).map_err(|_| {
-        Error::invalid_request("the payload of the step is not a move: append moves by `move_by`")
+        Error::invalid_argument("the payload of the step is not a move: append moves by `move_by`")
     })?;
     let [partition, row, to_partition, to_row] = parts;
     Ok((Key::new(partition, row)?, Key::new(to_partition, to_row)?))

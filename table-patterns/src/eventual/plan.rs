@@ -259,7 +259,7 @@ impl EventualTransaction {
     /// The plan has no step, has a step that can never be done, or exceeds a limit.
     pub(super) fn to_text(&self, resources: &Resources) -> Result<String> {
         if self.steps.is_empty() {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "the transaction has no step: append one, for example by `upsert`",
             ));
         }
@@ -272,7 +272,7 @@ impl EventualTransaction {
         // After the checks: from the commit on, a step that can never be done would end in poison.
         let text = serde_json::to_string(&PlanFormat::of(self)?);
         let text = text.map_err(|e| {
-            Error::invalid_request(format!("the plan of a transaction cannot be encoded: {e}"))
+            Error::invalid_argument(format!("the plan of a transaction cannot be encoded: {e}"))
         })?;
         if text.len() > PLAN_BYTES {
             return Err(Error::limit(
@@ -335,7 +335,7 @@ impl StoredPlan {
 
     pub(super) fn to_text(self) -> Result<String> {
         serde_json::to_string(&self).map_err(|e| {
-            Error::invalid_request(format!(
+            Error::invalid_argument(format!(
                 "the message of a transaction cannot be encoded: {e}"
             ))
         })

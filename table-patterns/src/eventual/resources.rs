@@ -134,7 +134,7 @@ impl Resources {
 }
 
 fn unknown(kind: &str, name: &str) -> Error {
-    Error::invalid_request(format!(
+    Error::invalid_argument(format!(
         "this process has no {kind} named '{name}': add it to the `Resources`, or declare the name by `with_external` if other workers have it"
     ))
 }

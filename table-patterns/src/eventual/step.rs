@@ -207,7 +207,7 @@ fn check_move(from: &Place, to: &Place, resources: &Resources) -> Result<()> {
     let is_same_store =
         StoreIdentity::of(&from.store, resources)? == StoreIdentity::of(&to.store, resources)?;
     if is_same_store && from.table == to.table && from.key == to.key {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::misuse(format!(
             "a move of {} has the same source and target",
             from.key
         )));
@@ -257,7 +257,7 @@ pub(super) fn check_independent(steps: &[Step], resources: &Resources) -> Result
 }
 
 fn not_independent(target: &str) -> Error {
-    Error::invalid_request(format!(
+    Error::misuse(format!(
         "two steps that are done at the same time write {target}: append one of them after the others"
     ))
 }

@@ -310,14 +310,14 @@ fn discarded(record: &TransactionRecord) -> Error {
     let TransactionRecord {
         id, next, steps, ..
     } = record;
-    Error::invalid_request(format!(
+    Error::wrong_state(format!(
         "the transaction {id} was discarded before its step {} of {steps}: submit the remaining steps under a new id",
         next + 1
     ))
 }
 
 fn aborted(id: TransactionId) -> Error {
-    Error::invalid_request(format!(
+    Error::wrong_state(format!(
         "the transaction {id} was given up before its commit (storing its plan took longer than a lease, the answer of its commit was lost, or an \
          operator discarded it): submit it under a new id"
     ))
@@ -325,14 +325,14 @@ fn aborted(id: TransactionId) -> Error {
 
 /// The insert of the record has found a record, and then the record was gone: only a sweep removes records, those of finished transactions.
 fn removed(id: TransactionId) -> Error {
-    Error::invalid_request(format!(
+    Error::wrong_state(format!(
         "the record of the transaction {id} was removed during this submission, so an earlier submission may have been applied: check its effects \
          before you submit its steps under a new id, and keep records for longer than submissions are repeated"
     ))
 }
 
 pub(super) fn other_plan(id: TransactionId) -> Error {
-    Error::invalid_request(format!(
+    Error::wrong_state(format!(
         "another plan was submitted under the id {id}: the steps of this plan are not done; submit them under a new id"
     ))
 }

@@ -165,7 +165,7 @@ pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::invalid_request(format!(
+    Err(Error::misuse(format!(
         "{} of '{table}' {reason}",
         row.key()
     )))
@@ -180,7 +180,5 @@ async fn check_absent(store: &dyn TableStore, table: &TableName, key: &Key) -> R
     } else {
         return Ok(());
     };
-    Err(Error::invalid_request(format!(
-        "{key} of '{table}' {reason}"
-    )))
+    Err(Error::misuse(format!("{key} of '{table}' {reason}")))
 }

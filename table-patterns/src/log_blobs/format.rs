@@ -162,7 +162,7 @@ impl LogEntry {
 }
 
 fn no_json_form(error: &serde_json::Error) -> Error {
-    Error::invalid_request(format!("the log record cannot be written as JSON: {error}"))
+    Error::invalid_argument(format!("the log record cannot be written as JSON: {error}"))
 }
 
 /// Checks that every blob store takes the service's name as a directory.

@@ -72,7 +72,7 @@ impl LogWriter {
             let text = format!(
                 "{delimiter:?} cannot delimit log records: use a tab, a comma or another ASCII character that times do not use"
             );
-            return Err(Error::invalid_request(text));
+            return Err(Error::invalid_argument(text));
         }
         let (commands, queue) = mpsc::channel(QUEUE);
         let format = options.format;
@@ -88,7 +88,7 @@ impl LogWriter {
     /// - With [`LogSync::Every`](super::LogSync::Every), the flush failed: the record stays in memory and is stored later.
     pub async fn append<R: Serialize + Sync>(&self, record: &R) -> Result<()> {
         if self.format != LogFormat::JsonLines {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "the log is delimited, and `append` writes JSON lines: use `append_fields`",
             ));
         }
@@ -102,7 +102,7 @@ impl LogWriter {
     /// As [`append`](Self::append).
     pub async fn append_fields<F: AsRef<str> + Sync>(&self, fields: &[F]) -> Result<()> {
         let LogFormat::Delimited(delimiter) = self.format else {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "the log has JSON lines, and `append_fields` writes delimited fields: use `append`",
             ));
         };
@@ -129,7 +129,7 @@ impl LogWriter {
 
     /// Sends a command to the task, and waits for its answer.
     async fn ask(&self, command: impl FnOnce(Done) -> Command + Send) -> Result<()> {
-        let closed = || Error::invalid_request("the log is closed: open a new `LogWriter`");
+        let closed = || Error::misuse("the log is closed: open a new `LogWriter`");
         let (done, answer) = oneshot::channel();
         self.commands
             .send(command(done))

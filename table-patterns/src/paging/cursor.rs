@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use table_core::model::Ticks;
-use table_core::store::{Error, Result};
+use table_core::store::{Error, ErrorKind, Result};
 use zeroize::Zeroizing;
 
 /// The first byte of every cursor.
@@ -74,7 +74,7 @@ impl CursorKey {
         let start = sealed.len();
         let text = serde_json::to_vec(content);
         sealed.extend(text.map_err(|error| {
-            Error::invalid_request(format!(
+            Error::invalid_argument(format!(
                 "the content of a cursor cannot be encoded as JSON: {error}"
             ))
         })?);
@@ -84,7 +84,7 @@ impl CursorKey {
             .cipher()
             .encrypt_inout_detached(&nonce.into(), header, body.into());
         let tag =
-            tag.map_err(|_| Error::invalid_request("the cursor is too long to be encrypted"))?;
+            tag.map_err(|_| Error::invalid_argument("the cursor is too long to be encrypted"))?;
         sealed.extend_from_slice(&tag);
         Ok(URL_SAFE_NO_PAD.encode(sealed))
     }
@@ -142,7 +142,7 @@ impl fmt::Debug for CursorKey {
 
 fn random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| {
-        Error::invalid_request(format!("the operating system has no random bytes: {error}"))
+        ErrorKind::Encryption(format!("the operating system has no random bytes: {error}")).into()
     })
 }
 

@@ -293,7 +293,7 @@ impl Pager {
 
     fn seal(&self, content: &Content) -> Result<String, Error> {
         let Some(newest) = self.keys.first() else {
-            return Err(Error::invalid_request("the pager has no key"));
+            return Err(Error::misuse("the pager has no key"));
         };
         newest.seal(content)
     }

@@ -62,7 +62,7 @@ pub(crate) fn check_no_plaintext(
 
 /// The error for a property that `container` would store in plaintext.
 pub(crate) fn plaintext_error(name: &str, key: &Key, container: &str) -> Error {
-    Error::invalid_request(format!(
+    Error::misuse(format!(
         "the property '{name}' of {key} is to be encrypted, and {container} is not encrypted: move the entity, or write it in a handler"
     ))
 }

@@ -91,7 +91,7 @@ pub(crate) fn was_changed_by_another(error: &Error) -> bool {
 /// Whether a deletion has found its row. A row that does not exist is no error.
 pub(crate) fn existed<T>(deleted: Result<T>) -> Result<bool> {
     match deleted {
-        Err(error) if error.is_gone() => Ok(false),
+        Err(error) if error.is_certainly_missing() => Ok(false),
         deleted => deleted.map(|_| true),
     }
 }
@@ -325,7 +325,7 @@ pub(crate) async fn upgrade_one<A, B>(
     first: impl Future<Output = Result<A>> + Send,
     again: impl Future<Output = Result<B>> + Send,
 ) -> Result<bool> {
-    let is_deleted = Error::is_gone;
+    let is_deleted = Error::is_certainly_missing;
     match first.await {
         Ok(_) => return Ok(true),
         Err(error) if is_deleted(&error) => return Ok(false),

@@ -40,7 +40,7 @@ use std::fmt;
 
 use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::{Filter, Select};
-use table_core::store::{Conflicts, Error, Operation, Result};
+use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result};
 use table_core::typed::{
     FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableEntity, TableGroup,
     TableQuery,
@@ -133,7 +133,7 @@ impl<R: FromEntity> Compound<R> {
     pub fn new<T: TableEntity>(table: &Table<T>, key: impl KeyOf<T>) -> Result<Self> {
         let (key, schema) = (key.into_key(), T::SCHEMA);
         if schema.row_key_is_open {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "the row key '{0}' of {1} ends in text, so another entity's row key may start with it: end the template in a \
                  separator, '{0}_', or give a prefix that ends in one (`Compound::under`)",
                 schema.row_key, schema.rust_name
@@ -254,12 +254,19 @@ impl<R: FromEntity> Compound<R> {
     }
 
     fn too_many_rows(&self, error: Error) -> Error {
-        if !error.is_limit_exceeded() {
+        let ErrorKind::LimitExceeded {
+            kind,
+            quantity,
+            allowed,
+            actual,
+        } = error.root().kind()
+        else {
             return error;
-        }
-        Error::invalid_request(format!(
-            "too many rows under ({}, {}…) for one group transaction: delete them with `bulk::delete_where`",
+        };
+        let quantity = format!(
+            "{quantity} that deletes the rows under ({}, {}…) (delete them with `bulk::delete_where`)",
             self.partition, self.prefix
-        ))
+        );
+        Error::limit_of_kind(*kind, quantity, *allowed, *actual)
     }
 }

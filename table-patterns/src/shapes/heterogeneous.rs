@@ -208,7 +208,7 @@ impl<R> Resolver<R> {
 ///         set.set("EmployeeCount", count + 1);
 ///         Ok(set)
 ///     }
-///     _ => Err(Error::invalid_request("the entity has no EmployeeCount")),
+///     _ => Err(Error::application("the entity has no EmployeeCount")),
 /// })
 /// .await?;
 /// let read = table.get_existing(sales.key()).await?;

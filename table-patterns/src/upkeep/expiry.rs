@@ -70,7 +70,7 @@ impl ExpirySweep<'_> {
             layout => {
                 let reason = format!("{} is stored as {layout}", self.stored.name());
                 Ok(Swept {
-                    due: Some(Due::Failed(Error::invalid_request(reason))),
+                    due: Some(Due::Failed(Error::manifest_mismatch(reason))),
                     ..Swept::default()
                 })
             }

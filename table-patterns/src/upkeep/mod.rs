@@ -479,7 +479,7 @@ impl Upkeep {
         }
         if self.tables.is_empty() && self.transactions.is_empty() && self.coordinators.is_empty() {
             let reason = "upkeep has no table and no transactions: name tables by `tables`, or give `transactions` a coordinator";
-            return Err(Error::invalid_request(reason.to_owned()));
+            return Err(Error::misuse(reason.to_owned()));
         }
         self.options.check()?;
         self.store.profile().check_reads("upkeep")

@@ -5,7 +5,7 @@
 
 use table_core::Error;
 use table_core::model::{Key, RowKind, TableName};
-use table_core::store::ErrorKind;
+use table_core::store::{ErrorKind, Outcome};
 
 use super::KeyRange;
 use crate::errors::{Failure, Result};
@@ -180,27 +180,16 @@ impl Permit {
 
     /// Returns the failure for the holder of this credential. The holder learns nothing of rows that the credential does not read.
     pub(crate) fn failure(&self, error: Error) -> Failure {
-        let names_a_row = matches!(
-            error.root().kind(),
-            ErrorKind::UniqueViolation { .. }
-                | ErrorKind::KeyCollision { .. }
-                | ErrorKind::Decode(_)
-        );
+        let names_a_row = matches!(error.root().kind(), ErrorKind::Decode(_));
+        // The message of another outcome says nothing of rows.
+        let says_it = error.outcome() == Outcome::NotApplied;
         let failure = Failure::from(error);
-        if self.reads_every_row() || !names_a_row {
+        if self.reads_every_row() || !names_a_row || !says_it {
             return failure;
         }
-        // The message of an outcome that is not known says nothing of rows.
-        match failure.code {
-            "EntityAlreadyExists" => Failure {
-                message: TAKEN.into(),
-                ..failure
-            },
-            "InternalError" => Failure {
-                message: DAMAGED.into(),
-                ..failure
-            },
-            _ => failure,
+        Failure {
+            message: DAMAGED.into(),
+            ..failure
         }
     }
 
@@ -228,8 +217,6 @@ impl Permit {
 
 /// The message of an error that does not say which row is damaged.
 const DAMAGED: &str = "A row that the operation needs is damaged. The log of the server names it.";
-/// The message of a conflict that does not say with which entity.
-const TAKEN: &str = "The value of an index that the entity would get is taken.";
 
 /// Checks that permissions have every letter of one of the sufficient sets. An action without a set is never permitted.
 fn check_permissions(permissions: &str, sufficient: &[&str]) -> Result<()> {

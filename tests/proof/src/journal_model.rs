@@ -396,7 +396,7 @@ impl JournalModel {
         Box::pin(async move {
             let check = |there: &Entity| match replaces {
                 true => Ok(()),
-                false => Err(Error::invalid_request(format!("{} is there", there.key()))),
+                false => Err(Error::application(format!("{} is there", there.key()))),
             };
             let moved = journal
                 .mover()

@@ -77,7 +77,7 @@ impl StepHandler for MailHandler {
         let (handler_works, mails_sent) = (self.handler_works.clone(), self.mails_sent.clone());
         let send: BoxFuture<'static, Result<()>> = Box::pin(async move {
             if !handler_works.load(Ordering::SeqCst) {
-                return Err(Error::invalid_request("no mail today"));
+                return Err(Error::application("no mail today"));
             }
             mails_sent.fetch_add(1, Ordering::SeqCst);
             Ok(())

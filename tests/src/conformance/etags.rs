@@ -142,7 +142,7 @@ pub(crate) async fn malformed_texts_are_refused(h: &Harness) {
                 refused(table.write(operation.clone()).await),
                 refused(group.await),
             ] {
-                let is_invalid = matches!(error.root().kind(), ErrorKind::InvalidRequest(_));
+                let is_invalid = matches!(error.root().kind(), ErrorKind::InvalidArgument(_));
                 assert!(
                     is_invalid && error.to_string().contains("ETag"),
                     "{text:?}: {error}"

@@ -188,10 +188,7 @@ pub(crate) async fn refuses_a_second_partition(h: &Harness) {
     let table = h.table().await;
     let mut group = table.group("p");
     let error = refused(group.push(Operation::Insert(entity("q", "r"))));
-    assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::Misuse(_)), "{error}");
     group
         .push(Operation::Insert(entity("p", "r")))
         .expect("its own partition");
@@ -209,10 +206,7 @@ pub(crate) async fn refuses_a_second_operation_on_one_entity(h: &Harness) {
         .push(Operation::Insert(entity("p", "r")))
         .expect("the first");
     let error = refused(group.push(Operation::Delete(key("p", "r"), IfMatch::Any)));
-    assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::Misuse(_)), "{error}");
     group
         .push(Operation::InsertOrReplace(entity("p", "s")))
         .expect("another");
@@ -225,10 +219,7 @@ pub(crate) async fn refuses_a_second_operation_on_one_entity(h: &Harness) {
 pub(crate) async fn refuses_an_empty_group(h: &Harness) {
     let table = h.table().await;
     let error = refused(h.store().transact(table.name(), table.group("p")).await);
-    assert!(
-        matches!(error.kind(), ErrorKind::InvalidRequest(_)),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::Misuse(_)), "{error}");
 }
 
 /// An operation that exceeds a limit makes the whole group fail, and the error names its index.

@@ -293,7 +293,7 @@ pub(crate) async fn a_group_commits_with_all_its_entries(h: &Harness) {
     assert!(company.ids_by_surname("Kwok").await.is_empty());
 }
 
-/// A write with a taken unique value is refused by an error that names the owner: for a local and for a remote
+/// A write with a taken unique value is refused by an error that names the index: for a local and for a remote
 /// unique index.
 pub(crate) async fn a_write_with_a_taken_unique_value_is_refused(h: &Harness) {
     let company = Company::open(h).await;

@@ -167,7 +167,7 @@ pub(crate) async fn several_edits_need_one_read(h: &Harness) {
         .unwrap_err();
     assert!(refused.is_precondition_failed(), "{refused}");
     assert_eq!(ken, stale, "the stored entity");
-    let nothing = |_: &mut Employee| Err(table_core::store::Error::invalid_request("no"));
+    let nothing = |_: &mut Employee| Err(table_core::store::Error::application("no"));
     assert!(
         company
             .employees

@@ -247,7 +247,7 @@ fn assert_taken<W: std::fmt::Debug>(written: Result<W>, owner: &Key) {
         error.is_unique_violation() && error.outcome() == Outcome::NotApplied,
         "{error}"
     );
-    assert!(error.to_string().contains(&owner.to_string()), "{error}");
+    assert_eq!(error.owner(), Some(&*owner.to_string()));
 }
 
 macro_rules! aged {

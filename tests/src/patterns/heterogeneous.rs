@@ -120,7 +120,7 @@ pub(crate) async fn rows_are_read_by_closures(harness: &Harness) {
 
 fn one_more(entity: &Entity) -> Result<Properties> {
     let Some(ValueRef::Int32(count)) = entity.get("EmployeeCount") else {
-        return Err(Error::invalid_request("this entity counts no employees"));
+        return Err(Error::application("this entity counts no employees"));
     };
     let mut set = Properties::new();
     set.set("EmployeeCount", count + 1);

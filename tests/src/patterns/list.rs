@@ -187,6 +187,15 @@ macro_rules! pattern_behaviours {
                 copies_and_sums_change_in_the_entitys_group
                 copies_and_sums_are_in_step_after_a_crash
             }
+            refusals {
+                calls_are_refused_by_kind
+                a_declaration_is_refused_by_kind
+                a_write_against_the_manifest_is_refused_by_kind
+                an_unready_index_is_refused_by_kind
+                a_state_is_refused_by_kind
+                a_limit_of_entries_says_how_much_is_allowed
+                a_taken_value_names_its_owner_on_request
+            }
             relationship {
                 related_entities_are_found_by_conventions
                 links_are_stored_and_followed

@@ -38,6 +38,7 @@ mod models_in_time;
 mod pages;
 mod planted;
 mod readable;
+mod refusals;
 mod relationship;
 mod series;
 mod sets;

@@ -91,7 +91,7 @@ async fn writes_of<H: Verbs>(harness: &Harness) {
 
     // Failures of single entities: an error of the change, and a change of the key.
     let refused = handle.set_update(|note| match note.number() {
-        1 => Err(Error::invalid_request("not the first")),
+        1 => Err(Error::application("not the first")),
         _ => {
             note.set_number(9);
             Ok(())
@@ -175,7 +175,7 @@ async fn inserts_of<H: Verbs + BulkTable<Entity = <H as Verbs>::Of>>(harness: &H
     );
 
     // A stream of results ends at its first error, after what it has read before.
-    let broken = Error::invalid_request("a broken input");
+    let broken = Error::application("a broken input");
     let input = [Ok(note(4)), Ok(note(5)), Err(broken), Ok(note(6))];
     let inserts = handle
         .bulk()
@@ -549,7 +549,7 @@ pub(super) async fn entries_and_unique_values_follow(harness: &Harness) {
         .await
         .expect_err("the plain table");
     assert!(
-        matches!(refused.root().kind(), ErrorKind::InvalidRequest(_)),
+        matches!(refused.root().kind(), ErrorKind::Misuse(_)),
         "{refused}"
     );
     assert_eq!(open.query().count().await.expect("an answer"), 31);

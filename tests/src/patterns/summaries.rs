@@ -291,7 +291,7 @@ pub(super) async fn mistakes_in_summaries_are_errors(harness: &Harness) {
         .await
         .expect_err("more than an Int64");
     assert!(
-        matches!(refused.kind(), ErrorKind::InvalidRequest(_)),
+        matches!(refused.kind(), ErrorKind::InvalidValue { .. }),
         "{refused}"
     );
     let infinite = Employee {

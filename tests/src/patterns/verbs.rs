@@ -127,7 +127,7 @@ impl<H: Verbs> Fixture<H> {
 }
 
 fn is_invalid(error: &Error) -> bool {
-    matches!(error.root().kind(), ErrorKind::InvalidRequest(_))
+    matches!(error.root().kind(), ErrorKind::Misuse(_))
 }
 
 const fn is_supported(cell: Cell) -> bool {
@@ -434,7 +434,7 @@ async fn updates_of<H: Verbs>(harness: &Harness) {
         .await;
 
     let stored = fixture.read(1).await;
-    let refuses = |_: &mut H::Of| Err(Error::invalid_request("not today"));
+    let refuses = |_: &mut H::Of| Err(Error::application("not today"));
     let error = fixture
         .assert_refused("update", &stored, fixture.handle.update(1, refuses).await)
         .await;

@@ -30,8 +30,7 @@ struct CrashingQueue {
 
 impl CrashingQueue {
     fn alive(&self) -> Result<&dyn WorkQueue> {
-        let dead =
-            || Error::invalid_request("the process is dead").with_outcome(Outcome::Ambiguous);
+        let dead = || Error::application("the process is dead").with_outcome(Outcome::Ambiguous);
         if self.faults.is_crashed() {
             Err(dead())
         } else {

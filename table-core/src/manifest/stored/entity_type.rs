@@ -78,7 +78,7 @@ impl StoredType {
     /// Fails if the name is too long for a key, or if the type has a later format than this program can write.
     pub fn to_entity(&self) -> Result<Entity> {
         let entity = self.entity.as_ref().ok_or_else(|| {
-            Error::invalid_request(
+            Error::manifest_mismatch(
                 "a type of the manifest has a later format than this program can write",
             )
         })?;

@@ -158,7 +158,7 @@ impl StoredIndex {
     }
 
     fn later_format(&self) -> Error {
-        Error::invalid_request(format!(
+        Error::manifest_mismatch(format!(
             "the definition of the index '{}' has a later format than this program can write",
             self.id()
         ))

@@ -150,7 +150,7 @@ impl Manifest {
         let Some(row) = self.refused.iter().find(|row| row.key == key) else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "the manifest of the table '{table}' has a damaged row of the type {}: {}; delete the row {key} after a look at it: a program with \
              the type then writes it again",
             entity.name, row.reason

@@ -10,7 +10,7 @@ use crate::manifest::{
 use crate::memory::MemoryStore;
 use crate::model::{Entity, MANIFEST_PARTITION, SERVER_TABLE, TableName};
 use crate::operation::Operation;
-use crate::store::{Result, ServiceProfile, TableStore, TableStoreExt as _};
+use crate::store::{ErrorKind, Result, ServiceProfile, TableStore, TableStoreExt as _};
 
 const PROFILE: &ServiceProfile = &ServiceProfile::AZURE_TABLES;
 
@@ -301,10 +301,17 @@ fn the_elements_of_a_list_are_counted_before_a_key_is_computed() -> Result<()> {
     );
     let error = tags
         .entry_keys(&with(limits::LIST_ELEMENTS + 1))
-        .unwrap_err()
-        .to_string();
+        .unwrap_err();
+    assert!(error.to_string().contains("'tag'"), "{error}");
     assert!(
-        error.contains("'tag'") && error.contains("1001 elements") && error.contains("1000"),
+        matches!(
+            error.kind(),
+            ErrorKind::LimitExceeded {
+                allowed: limits::LIST_ELEMENTS,
+                actual: 1001,
+                ..
+            }
+        ),
         "{error}"
     );
     Ok(())

@@ -28,7 +28,7 @@ pub(in crate::typed) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Encod
                 }
             },
         );
-        Error::invalid_request(format!("a {name} cannot be stored: {reason}"))
+        Error::invalid_argument(format!("a {name} cannot be stored: {reason}"))
     })
 }
 

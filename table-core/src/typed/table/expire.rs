@@ -113,7 +113,7 @@ impl Schema {
             return Ok(None);
         }
         self.check_replaceable(row)?;
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "the {} {} is deleted and kept: restore it first, or delete it for good",
             self.rust_name,
             row.key()

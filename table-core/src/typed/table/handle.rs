@@ -189,21 +189,21 @@ impl<T: FromEntity> Table<T> {
             .check_unencrypted(&shared.name, &required.unencrypted)?;
         if let Some(property) = required.large.first() {
             let name = &shared.name;
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "values of the property '{property}' in '{name}' may be in blobs: open the table as a \
                  `table_patterns::large::LargeTable`"
             )));
         }
         if required.spread.is_some() {
             let name = &shared.name;
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the partitions of '{name}' are spread over buckets: open the table as a \
                  `table_patterns::spread::SpreadTable`"
             )));
         }
         if required.wide {
             let name = &shared.name;
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "entities of '{name}' may take several rows: open the table as a `table_patterns::wide::WideTable`"
             )));
         }
@@ -379,7 +379,7 @@ impl Shared {
         operation: &str,
     ) -> Result<()> {
         match index {
-            Some(index) if !self.unmanaged => Err(Error::invalid_request(format!(
+            Some(index) if !self.unmanaged => Err(Error::misuse(format!(
                 "entities of '{}' have the index '{}', and {operation} would leave its entry stale: {ADVICE}",
                 self.name, index.name
             ))),

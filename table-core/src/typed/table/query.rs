@@ -468,7 +468,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
                 .or(Some(name).filter(|name| of_table.contains(name) || of_result.contains(name)));
         });
         refused.map_or(Ok(()), |name| {
-            Err(Error::invalid_request(format!(
+            Err(Error::invalid_argument(format!(
                 "the filter compares the property '{name}' of '{}', which is encrypted: look the value up in a blind index",
                 self.table.name()
             )))
@@ -485,7 +485,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     pub(super) fn check(&self, query: &Query) -> Result<()> {
         if self.options.page_size == Some(0) {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_argument(
                 "the page size is 0; it must be at least 1",
             ));
         }

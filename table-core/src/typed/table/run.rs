@@ -151,7 +151,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let mut query = self.to_query()?;
         self.check(&query)?;
         if self.sorts() || self.options.cheaper_plan {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a query that is sorted on the client or uses a cheaper plan has no single pages: use `stream`",
             ));
         }

@@ -134,7 +134,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         }
         let (Some(partition), Some(row)) = (&encoded.partition, &encoded.row) else {
             let name = std::any::type_name::<T>();
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "a {name} has no key: rename two of its members to `PartitionKey` and `RowKey`, or compute the keys by \
                  `SerdeTable::with_keys`"
             )));
@@ -151,13 +151,13 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         // A type may serialize to a form that it cannot deserialize. After the write, the program no longer has the value.
         let name = std::any::type_name::<T>();
         let read = decode::<T>(&entity).map_err(|error| {
-            Error::invalid_request(format!(
+            Error::invalid_declaration(format!(
                 "the {name} cannot be stored, because it could not be read back: {error}"
             ))
         })?;
         match changed_member(value, &read, &entity) {
             None => Ok(entity),
-            Some(member) => Err(Error::invalid_request(format!(
+            Some(member) => Err(Error::invalid_declaration(format!(
                 "the {name} cannot be stored, because the property '{member}' would be read back as another value: a list, a map or a variant \
                  with fields is stored as JSON text, which `serde_json::Value`, `#[serde(untagged)]` and `#[serde(flatten)]` read as text; give the \
                  member a type that says what it is"
@@ -281,12 +281,12 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     ) -> Result<Written> {
         let (key, version, encoded) = (key.into_key(), version.into(), encode(patch)?);
         if encoded.partition.is_some() || encoded.row.is_some() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the patch of {key} has a key: a merge does not change keys"
             )));
         }
         if encoded.properties.is_empty() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the patch of {key} sets no property"
             )));
         }
@@ -338,7 +338,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         change(&mut value)?;
         let mut entity = self.to_entity(&value)?.with_system(None, None);
         if entity.key() != read.key() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the update of {} changes its key to {}: insert the entity under the new key and delete the old one",
                 read.key(),
                 entity.key()
@@ -421,7 +421,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         let moved = row.with_system(None, None).with_key(to.clone());
         let computed = target.key_of(&decode(&moved)?)?;
         if computed != *to {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the key of the value that is moved to {to} is {computed}: change the value, insert it, and delete {key}"
             )));
         }
@@ -461,7 +461,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
 
 fn own_version(entity: &Entity) -> Result<IfMatch> {
     entity.etag().map(IfMatch::from).ok_or_else(|| {
-        Error::invalid_request(format!(
+        Error::misuse(format!(
             "the value {} has no ETag: read it into a type with a member `odata.etag`, or give a version to `replace_if`",
             entity.key()
         ))

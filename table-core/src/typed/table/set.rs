@@ -552,7 +552,7 @@ impl<T: TableEntity> TableQuery<T> {
         decide: impl Fn(Entity) -> Result<Decision> + Send + Sync,
     ) -> Result<BulkSummary> {
         if self.options.extra_rows.index_entries || self.options.extra_rows.system_rows {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a set operation writes entities, and the query also returns index entries or system rows: leave out \
                  `with_index_entries` and `with_system_rows`",
             ));

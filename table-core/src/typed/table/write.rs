@@ -450,7 +450,7 @@ impl Schema {
         let Self {
             rust_name, version, ..
         } = self;
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "{} is stored in version {stored} of the schema of {rust_name}, and the merge is of version {version}: \
              use `update`, which converts an entity of an older version",
             entity.key()

@@ -116,12 +116,12 @@ impl Backup {
     pub async fn open(directory: &BackupDirectory) -> Result<Self> {
         let Some(content) = directory.read(COMPLETE).await? else {
             return Err(match directory.read(UNFINISHED).await? {
-                Some(_) => Error::invalid_request(
+                Some(_) => Error::wrong_state(
                     "the backup is not complete: run the same backup again, which continues it",
                 ),
-                None => Error::invalid_request(format!(
-                    "the directory has no backup: it has no {COMPLETE}"
-                )),
+                None => {
+                    Error::wrong_state(format!("the directory has no backup: it has no {COMPLETE}"))
+                }
             });
         };
         let damaged = |reason: &str| Error::corrupt(format!("{COMPLETE} is damaged: {reason}"));
@@ -135,7 +135,7 @@ impl Backup {
         let Format { format } =
             serde_json::from_str(text).map_err(|error| damaged(&error.to_string()))?;
         if format > FORMAT {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::wrong_state(format!(
                 "the backup has the format {format}, and this program reads {FORMAT}: use a later version of the program"
             )));
         }
@@ -328,7 +328,7 @@ async fn write_json(directory: &BackupDirectory, file: &str, value: &impl Serial
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unwritable(error: serde_json::Error) -> Error {
-    Error::invalid_request(format!(
+    Error::invalid_argument(format!(
         "the state of the backup cannot be written: {error}"
     ))
 }

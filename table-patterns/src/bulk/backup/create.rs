@@ -155,7 +155,7 @@ impl BackupJob {
     /// the stores.
     pub async fn prepare(&self) -> Result<PreparedBackup<'_>> {
         if self.from.profile().encrypts {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "the store decrypts, and the backup would have plaintext: back up the store that it wraps",
             ));
         }
@@ -189,7 +189,7 @@ impl BackupJob {
     async fn check_not_complete(&self) -> Result<()> {
         match Backup::is_complete(&self.to).await? {
             false => Ok(()),
-            true => Err(Error::invalid_request(
+            true => Err(Error::wrong_state(
                 "the directory has a complete backup: choose another directory",
             )),
         }
@@ -210,7 +210,7 @@ impl BackupJob {
             && is_same_choice;
         match is_same {
             true => Ok(Some(unfinished)),
-            false => Err(Error::invalid_request(format!(
+            false => Err(Error::wrong_state(format!(
                 "the directory has an unfinished backup of {} with other tables or options: continue that, or choose another directory",
                 unfinished.source
             ))),
@@ -268,7 +268,7 @@ impl BackupJob {
             .filter_map(|index| index.table.as_ref());
         match others.into_iter().find(|other| !is_chosen(other)) {
             None => Ok(()),
-            Some(other) => Err(Error::invalid_request(format!(
+            Some(other) => Err(Error::invalid_argument(format!(
                 "the index entries of '{table}' are in the table '{other}': back up '{other}' too"
             ))),
         }
@@ -399,7 +399,7 @@ impl BackupJob {
             ),
             (None, None) => return Ok(()),
         };
-        Err(Error::invalid_request(reason))
+        Err(Error::wrong_state(reason))
     }
 }
 
@@ -420,7 +420,7 @@ impl PreparedBackup<'_> {
         // Another process may have used the directory since it was looked at, which may be long ago.
         job.check_not_complete().await?;
         if !is_begun && !backup.begin(&job.to).await? {
-            return Err(Error::invalid_request(
+            return Err(Error::wrong_state(
                 "another process has begun a backup in the directory: run the same backup again to continue it when that process has ended, \
                  or choose another directory",
             ));

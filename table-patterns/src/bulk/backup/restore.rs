@@ -329,12 +329,12 @@ impl RestoreJob {
         }
         self.check_identity()?;
         if self.to.profile().encrypts {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "the store encrypts, and a backup has rows as they are stored: restore into the store that it wraps",
             ));
         }
         match &self.backup.since {
-            Some(since) if !self.overwrites => Err(Error::invalid_request(format!(
+            Some(since) if !self.overwrites => Err(Error::wrong_state(format!(
                 "the backup has only the rows that were changed since {since}: restore a full backup first, then this one with `overwrite`"
             ))),
             _ => Ok(()),
@@ -351,7 +351,7 @@ impl RestoreJob {
             return Ok(());
         };
         let all: Vec<_> = self.backup.tables.keys().map(TableName::as_str).collect();
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_argument(format!(
             "the backup has no table '{absent}': it has {}",
             all.join(", ")
         )))
@@ -368,7 +368,7 @@ impl RestoreJob {
         };
         match table.index_tables.iter().find(left_out) {
             None => Ok(()),
-            Some(other) => Err(Error::invalid_request(format!(
+            Some(other) => Err(Error::invalid_argument(format!(
                 "the index entries of '{name}' are in the table '{other}': restore '{other}' too"
             ))),
         }
@@ -380,7 +380,7 @@ impl RestoreJob {
         if table.with_blobs == 0 || self.rows_only || has_blobs {
             return Ok(());
         }
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "{} rows of '{name}' have values in blobs: give the blob store of a backup that has blobs (`with_blobs`), or set `rows_only`",
             table.with_blobs
         )))
@@ -400,7 +400,7 @@ impl RestoreJob {
         let Some((name, table)) = encrypted.find(|(name, _)| is_moved(name)) else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "{} rows of '{name}' are encrypted, and ciphertext is bound to the name of its table: the case of table names matters in only \
              one of the stores of the backup and of the restore. Restore into a store of the same kind, then copy the table with the keys",
             table.encrypted
@@ -422,7 +422,7 @@ impl RestoreJob {
                 Ok(page) if page.items.is_empty() && page.continuation.is_none() => {}
                 Err(error) if error.is_table_not_found() => {}
                 Ok(_) => {
-                    return Err(Error::invalid_request(format!(
+                    return Err(Error::wrong_state(format!(
                         "the table '{name}' exists and has rows, and nothing was written: delete the table, or allow with `overwrite` that rows of the \
                          backup replace its rows"
                     )));
@@ -672,7 +672,7 @@ impl RestorePosition {
     fn read(row: &Entity, choice: &str) -> Result<Self> {
         // The number of a table counts the chosen ones: among others, it is of another table, and files would be left out.
         if row.get(CHOICE) != Some(ValueRef::String(choice)) {
-            return Err(Error::invalid_request(
+            return Err(Error::wrong_state(
                 "an interrupted restore of this backup has other tables, or another choice of blobs: choose the same again, or delete the tables that it has written",
             ));
         }

@@ -288,7 +288,7 @@ async fn the_writer_stops_at_the_first_failure_with_stop_at_failure() -> Result<
 async fn an_error_of_the_input_is_the_last_item() -> Result<()> {
     let rig = Rig::new().await?;
     let mut writes: Vec<_> = (0..150).map(|n| rig.insert("a", n)).collect();
-    writes.push(Err(Error::invalid_request("the file is damaged")));
+    writes.push(Err(Error::application("the file is damaged")));
     writes.push(rig.insert("a", 999));
     let writer = BulkWriter::new(rig.store.clone());
     let outcomes: Vec<_> = writer.outcomes(stream::iter(writes)).collect().await;

@@ -149,7 +149,7 @@ impl Index {
                 "the index '{name}' is opaque: Rust code derives its keys, and this program does not have that code; create the index by \
                  `Index::new` with the code"
             );
-            return Err(Error::invalid_request(reason));
+            return Err(Error::manifest_mismatch(reason));
         }
         let evaluator = OnceLock::from(definition.evaluator()?);
         Ok(Self {
@@ -438,10 +438,11 @@ impl Index {
             return Ok(());
         }
         let (index, key, most) = (self.name(), entity.key(), limits::DERIVED_BYTES);
-        Err(Error::invalid_request(format!(
-            "the index '{index}' has {entries} entries of {key} with {bytes} bytes of properties in all: at most {most} are allowed; give the \
-             index a smaller payload, or shorten the list in its keys"
-        )))
+        let quantity = format!(
+            "bytes of properties in the {entries} entries of {key} in the index '{index}' (give the index a smaller payload, or shorten the \
+             list in its keys)"
+        );
+        Err(Error::limit(quantity, most, bytes))
     }
 
     /// The keys of the entries of an entity.
@@ -468,7 +469,7 @@ impl Index {
         let Some(name) = names.iter().find(|name| in_blobs.contains(name)) else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "the index '{}' uses the property '{name}', whose value {} keeps in a blob: an entry cannot follow a large value; remove \
              the property from the keys, the condition and the payload of the index",
             self.name(),
@@ -622,7 +623,7 @@ impl Index {
             }
             _ => return Ok(()),
         };
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "the index '{}' gives {owner} the entry {key}, which {problem}",
             self.name()
         )))

@@ -170,14 +170,17 @@ impl Derived {
         else {
             return Ok(());
         };
-        Err(Error::invalid_request(format!(
-            "the write of {} has {} index entries with {} bytes of properties up to the index '{}': at most {count} entries and {bytes} bytes are \
-             allowed; write fewer entities at once, or give the indexes smaller payloads",
+        let (quantity, allowed, actual) = if self.entries > count {
+            ("index entries", count, self.entries)
+        } else {
+            ("bytes of properties in index entries", bytes, self.bytes)
+        };
+        let quantity = format!(
+            "{quantity} of the write of {} up to the index '{}' (write fewer entities at once, or give the indexes smaller payloads)",
             last.owner,
-            self.entries,
-            self.bytes,
             index_name(&last.index)
-        )))
+        );
+        Err(Error::limit(quantity, allowed, actual))
     }
 }
 

@@ -74,7 +74,7 @@ impl EntityChanges<'_> {
             "the table '{}' was opened for upkeep and refuses writes of entities: open it by `open` to write",
             self.rows.table
         );
-        Err(Error::invalid_request(reason))
+        Err(Error::misuse(reason))
     }
 
     /// See [`IndexedEntities::modify`](super::IndexedEntities::modify).

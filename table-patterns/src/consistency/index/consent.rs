@@ -143,7 +143,11 @@ pub(super) async fn of_index(set: &IndexSet, index: &StoredIndex) -> Result<Opti
 pub(super) async fn take_back(set: &IndexSet, consent: GivenConsent) -> Result<()> {
     let delete = Operation::Delete(consent.key, consent.version);
     match set.store().write(&consent.table, delete).await {
-        Err(error) if error.is_conflict() || error.is_gone() || error.is_table_not_found() => {
+        Err(error)
+            if error.is_conflict()
+                || error.is_certainly_missing()
+                || error.is_table_not_found() =>
+        {
             Ok(())
         }
         other => other.map(drop),

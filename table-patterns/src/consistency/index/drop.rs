@@ -157,7 +157,7 @@ impl<'a> IndexDrop<'a, '_> {
     async fn remove_rows(&mut self, stored: &StoredIndex) -> Result<()> {
         let id = stored.id();
         let shape = stored.shape.clone().ok_or_else(|| {
-            Error::invalid_request(format!(
+            Error::manifest_mismatch(format!(
                 "the index '{id}' has a shape that this program does not know: drop the index by a newer program"
             ))
         })?;

@@ -51,7 +51,7 @@ fn check_index(
     index: &Index,
 ) -> Result<()> {
     let refused = |why: String| {
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_declaration(format!(
             "the index '{}': {why}",
             index.name()
         )))

@@ -183,7 +183,7 @@ impl Opening<'_> {
             }
             let manifest = store.manifest(other).await?;
             if !manifest.indexes.is_empty() {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_declaration(format!(
                     "the index '{}' copies into the entities of the table '{other}', whose indexes would become stale: copy into entities of \
                      '{}', or into a table without indexes",
                     index.name(),
@@ -307,7 +307,7 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
         .filter(|index| options.builds_later(index))
         .find(|index| index.uniqueness() != Uniqueness::No)
     {
-        return Err(Error::invalid_request(format!(
+        return Err(Error::invalid_argument(format!(
             "the index '{}' is unique, and writes of its values are refused before it is built: remove it from \
              `IndexOptions::built_later`",
             unique.name()
@@ -317,7 +317,7 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
         .iter()
         .find(|i| i.shape().needs_blobs() && !options.has_blobs());
     without.map_or(Ok(()), |index| {
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_argument(format!(
             "the index '{}' keeps lists in blobs: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)",
             index.name()
         )))

@@ -130,14 +130,14 @@ impl IndexOptions {
     pub(crate) fn check(&self) -> Result<()> {
         let (cache, client) = (self.cache, self.timing.client());
         if cache > LONGEST_LEASE {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "`IndexOptions::cache` is {cache:?}, and no process waits longer than {LONGEST_LEASE:?} for another: lower it"
             )));
         }
         if !cache.is_zero() && cache >= client / 4 {
             return Ok(());
         }
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_argument(format!(
             "`IndexOptions::cache` is {cache:?} and the time limit of a request is {client:?}: the states of indexes expire before a write \
              commits; set `IndexOptions::cache` to a quarter of the time limit or more, or lower the limit in `IndexOptions::timing`"
         )))

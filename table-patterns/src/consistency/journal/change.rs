@@ -87,7 +87,7 @@ impl Change {
                 Ok(Operation::Replace(new.clone(), condition(old)?))
             }
             (Some(old), None) => Ok(Operation::Delete(old.key().clone(), condition(old)?)),
-            (Some(old), Some(new)) => Err(Error::invalid_request(format!(
+            (Some(old), Some(new)) => Err(Error::misuse(format!(
                 "a change replaces {} by {}: the keys of both must be equal; delete the first and insert the second",
                 old.key(),
                 new.key()
@@ -98,7 +98,7 @@ impl Change {
 }
 
 fn without_entity() -> Error {
-    Error::invalid_request(
+    Error::misuse(
         "a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`",
     )
 }
@@ -107,7 +107,7 @@ fn without_entity() -> Error {
 fn condition(old: &Entity) -> Result<IfMatch> {
     let etag = old.etag();
     let etag = etag.ok_or_else(|| {
-        Error::invalid_request(format!(
+        Error::misuse(format!(
             "the old state of {} has no ETag: read the entity from the store first",
             old.key()
         ))

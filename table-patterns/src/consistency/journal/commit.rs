@@ -209,7 +209,7 @@ impl Committer<'_> {
         let read = self.shared.prepare(merge).await?;
         if read.without_target {
             let (index, target) = (index_name(&merge.index), &merge.at.key);
-            return Err(Error::invalid_request(format!(
+            return Err(Error::wrong_state(format!(
                 "the index '{index}' copies into {target}, which does not exist: write the target first, or in the same group"
             )));
         }

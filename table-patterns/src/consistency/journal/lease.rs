@@ -38,10 +38,10 @@ impl Timing {
             let reason = format!(
                 "the lease of {lease:?} is shorter than four times the longest life of a request, {request:?}: raise the lease"
             );
-            return Err(Error::invalid_request(reason));
+            return Err(Error::invalid_argument(reason));
         }
         if lease > LONGEST_LEASE {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "the lease of {lease:?} is longer than {LONGEST_LEASE:?}, and no process waits longer for another: lower the lease"
             )));
         }

@@ -51,7 +51,7 @@
 //! - Between steps 4 and 7 an entry may be missing or stale. A lookup that reads entities (references,
 //!   [`Trust::Entity`](crate::index::Trust), `Lookup::verified`) leaves a stale entry out. A lookup that reads entries alone (`payload = full` or
 //!   `fields(…)`, the default) returns it.
-//! - Step 5 finds an entry whose key another entity has: the error says *applied* and names both entities, and the journal row stays. The
+//! - Step 5 finds an entry whose key another entity has: the error says *applied* and has both entities, and the journal row stays. The
 //!   same holds for a unique value; in a complete index only a foreign write to the index's rows can cause it.
 //! - A process that is paused *inside* a request for longer than the longest life of a request can leave a stale entry until the next
 //!   scrub.

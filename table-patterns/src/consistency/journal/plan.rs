@@ -113,7 +113,7 @@ impl Planner<'_> {
             .collect::<Result<Vec<_>>>()?;
         let first = operations
             .first()
-            .ok_or_else(|| Error::invalid_request("the write has no change: pass at least one"))?;
+            .ok_or_else(|| Error::misuse("the write has no change: pass at least one"))?;
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
         changes
@@ -454,7 +454,7 @@ fn same_place(entry: &Entry, other: &Entry) -> Error {
         index_name(&other.index),
         &entry.location.key,
     );
-    Error::invalid_request(format!(
+    Error::invalid_declaration(format!(
         "the indexes '{another}' and '{index}' both have an entry {key}: start their keys with other text"
     ))
 }
@@ -468,20 +468,20 @@ fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
         ..
     } = entry;
     let index = index_name(index);
-    Error::invalid_request(format!(
+    Error::index_not_ready(format!(
         "the unique index '{index}' of the table '{table}' is {state}: until it is built and readable, {owner} cannot get \
          {} in it, which another entity may have; `build` it first (removals, and writes that keep a value, go on)",
         location.key
     ))
 }
 
-/// The cause of an error of a taken key: the entity that has the key.
+/// The cause of an error of a taken key: the entity that has the key. Its text does not name the entity, as the text of the error does not.
 #[derive(Debug)]
 pub(crate) struct Holder(pub(crate) Key);
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} has the key", self.0)
+        f.write_str("another entity")
     }
 }
 

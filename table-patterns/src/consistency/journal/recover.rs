@@ -80,7 +80,7 @@ impl UnfinishedWrites<'_> {
             return Ok(());
         }
         let (store, table) = (&ticket.store, &ticket.table);
-        Err(Error::invalid_request(format!(
+        Err(Error::invalid_argument(format!(
             "the ticket is for the table '{table}' of the store '{store}': give it to the journal of that table"
         )))
     }

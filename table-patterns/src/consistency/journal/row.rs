@@ -411,7 +411,7 @@ fn source(entity: &Entity) -> Option<Option<Key>> {
 
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value)
-        .map_err(|e| Error::invalid_request(format!("a journal row cannot be encoded: {e}")))
+        .map_err(|e| Error::invalid_argument(format!("a journal row cannot be encoded: {e}")))
 }
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {

@@ -203,7 +203,7 @@ async fn a_unique_value_has_one_owner() -> Result<()> {
         .await;
     let error = error.unwrap_err();
     assert!(error.is_unique_violation(), "{error}");
-    assert!(error.to_string().contains("('p', '1')"), "{error}");
+    assert_eq!(error.owner(), Some("('p', '1')"));
     assert_eq!(rows(&world, "People").await?.len(), 2);
     Ok(())
 }
@@ -545,7 +545,7 @@ impl Maintainer for Expiring {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
         match *self.0.lock().unwrap() {
             Some(until) if tokio::time::Instant::now() <= until => People.entries(entity),
-            _ => Err(Error::invalid_request("the states have expired")),
+            _ => Err(Error::application("the states have expired")),
         }
     }
 

@@ -149,12 +149,12 @@ impl Ticket {
 
     fn encoded(&self) -> Result<String> {
         serde_json::to_string(self)
-            .map_err(|e| Error::invalid_request(format!("a ticket cannot be encoded: {e}")))
+            .map_err(|e| Error::invalid_argument(format!("a ticket cannot be encoded: {e}")))
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|e| {
-            Error::invalid_request(format!("the message is not a ticket of the journal: {e}"))
+            Error::invalid_argument(format!("the message is not a ticket of the journal: {e}"))
         })
     }
 }

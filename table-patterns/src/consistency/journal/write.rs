@@ -617,7 +617,7 @@ impl Writer<'_> {
             ),
         };
         let table = &self.entities.name;
-        Error::invalid_request(match &plan.source {
+        Error::wrong_state(match &plan.source {
             None => format!(
                 "the write of {key} in '{table}' was tried {MAX_WRITE_ATTEMPTS} times: {why}"
             ),
@@ -653,7 +653,7 @@ fn without_row(entry: &Entry) -> Error {
         ..
     } = entry;
     let index = index_name(index);
-    Error::invalid_request(format!(
+    Error::wrong_state(format!(
         "the unique index '{index}' has no entry {} of {owner}, so another entity may have the value: repair the \
          index by a scrub first",
         location.key

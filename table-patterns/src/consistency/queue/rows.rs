@@ -125,7 +125,7 @@ pub(super) fn make_receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
 pub(super) fn parse_receipt(partition: &PartitionKey, receipt: &Receipt) -> Result<(Key, ETag)> {
     let parts = receipt.token().split_once('\n');
     let (row, etag) = parts
-        .ok_or_else(|| Error::invalid_request("the receipt was not issued by a `TableQueue`"))?;
+        .ok_or_else(|| Error::invalid_argument("the receipt was not issued by a `TableQueue`"))?;
     Ok((Key::new(partition, row)?, ETag::from(etag)))
 }
 

@@ -307,7 +307,7 @@ impl WorkQueue for TableQueue {
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
         let (key, etag) = parse_receipt(&self.partition, receipt)?;
         if key.row().starts_with(POISON) {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a poison message cannot be renewed: put it back by `requeue`",
             ));
         }
@@ -353,7 +353,7 @@ impl WorkQueue for TableQueue {
             .map(|receipt| parse_receipt(&self.partition, receipt))
             .transpose()?;
         let Some((key, etag)) = opened.filter(|(key, _)| key.row().starts_with(POISON)) else {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "only a message returned by `poison` can be requeued",
             ));
         };

@@ -75,7 +75,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn collect(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
         let deadline = self.options().write_deadline;
         if grace <= deadline {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_argument(format!(
                 "a grace period of {grace:?} is not longer than the write deadline, {deadline:?}: blobs of writes \
                  in flight would be removed"
             )));
@@ -114,7 +114,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub async fn delete_table(&self) -> Result<u64> {
         if let Some(other) = self.entities().and_then(IndexedEntities::other_table) {
             let name = self.name();
-            return Err(Error::invalid_request(format!(
+            return Err(Error::wrong_state(format!(
                 "entries of '{name}' are in the table '{other}', and would stay there: drop their index first (`drop_index` of the \
                  table's `entities`)"
             )));

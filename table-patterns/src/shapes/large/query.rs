@@ -120,7 +120,7 @@ impl<T: TableEntity> LargeQuery<T> {
         });
         if let Some(name) = compared {
             let table = self.table.name();
-            let error = Error::invalid_request(format!(
+            let error = Error::invalid_argument(format!(
                 "the filter compares '{name}' of the table '{table}', whose values may be in blobs: compare another property"
             ));
             return self.refused(error);

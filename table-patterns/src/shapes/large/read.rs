@@ -339,7 +339,7 @@ impl<T: TableEntity> LargeTable<T> {
 fn large_property<T: TableEntity>(field: LargeField<T>) -> Result<&'static PropertySchema> {
     let found = large::<T>().find(|property| property.name == field.name());
     found.ok_or_else(|| {
-        Error::invalid_request(format!(
+        Error::invalid_argument(format!(
             "'{}' is not a large property of the type",
             field.name()
         ))

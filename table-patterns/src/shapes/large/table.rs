@@ -90,7 +90,7 @@ impl<T: TableEntity> LargeTable<T> {
         let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
         if let Some(index) = T::SCHEMA.indexes.first() {
             let (name, index) = (T::SCHEMA.rust_name, &index.name);
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "{name} declares the index '{index}', which this table would not maintain: open the table with \
                  `LargeTable::open`"
             )));
@@ -527,9 +527,7 @@ impl<T: IndexedEntity> LargeTable<T> {
     /// A lookup of whole entities by an index. `T::by_…(…)` selects the entries by a prefix of their key parts. No request.
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> LargeLookup<T, E::Kind> {
         let without = || {
-            Error::invalid_request(
-                "the table was opened without indexes: open it with `LargeTable::open`",
-            )
+            Error::misuse("the table was opened without indexes: open it with `LargeTable::open`")
         };
         let entities = self.entities().cloned().ok_or_else(without);
         let lookup = Lookup::new(entities, entries.into_entries());

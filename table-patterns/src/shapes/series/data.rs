@@ -118,9 +118,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
         let layout = Arc::try_unwrap(self.layout);
         let layout = layout.map_err(|_| {
-            Error::invalid_request(
-                "the handle was cloned: set the slots per row before the first clone",
-            )
+            Error::misuse("the handle was cloned: set the slots per row before the first clone")
         })?;
         Ok(Self {
             layout: Arc::new(layout.with_slots_per_row(slots)?),
@@ -321,7 +319,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
                     conflicts.wait(error).await?;
                 }
                 // After a lost answer, a missing row may be the row that this call has deleted: that error stays ambiguous.
-                Err(error) if error.is_gone() => return Ok(false),
+                Err(error) if error.is_certainly_missing() => return Ok(false),
                 deleted => return deleted,
             }
         }

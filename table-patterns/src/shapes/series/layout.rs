@@ -36,7 +36,7 @@ impl<S: SlotSet> Layout<S> {
         check_names::<S, V, C>(&slots)?;
         let properties = C::suffixes().len();
         if properties == 0 {
-            return Err(Error::invalid_request(
+            return Err(Error::invalid_declaration(
                 "the type of the values has no fields, so a slot would have no property: give the type a field",
             ));
         }
@@ -45,7 +45,7 @@ impl<S: SlotSet> Layout<S> {
         let by_bytes =
             (ENTITY_BYTES - SPARE_BYTES) / (properties * PROPERTY_BYTES + C::max_bytes());
         match by_count.min(by_bytes) {
-            0 => Err(Error::invalid_request(
+            0 => Err(Error::invalid_declaration(
                 "the largest value of a slot does not fit into a row: use a smaller type, or a row per value",
             )),
             per_row => Self {
@@ -88,7 +88,7 @@ impl<S: SlotSet> Layout<S> {
             .index(slot)
             .filter(|index| *index < self.slots.count());
         found.ok_or_else(|| {
-            Error::invalid_request(format!("{slot:?} is not a slot of {:?}", self.slots))
+            Error::invalid_argument(format!("{slot:?} is not a slot of {:?}", self.slots))
         })
     }
 

@@ -64,7 +64,7 @@ impl Days {
     pub fn of_year(year: i32) -> Result<Self> {
         let first = NaiveDate::from_ymd_opt(year, 1, 1);
         let first = first
-            .ok_or_else(|| Error::invalid_request(format!("the calendar has no year {year}")))?;
+            .ok_or_else(|| Error::invalid_argument(format!("the calendar has no year {year}")))?;
         Ok(Self { first })
     }
 }

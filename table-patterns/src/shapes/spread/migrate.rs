@@ -35,7 +35,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Errors of the store; no previous buckets; a row that is in neither of its two buckets.
     pub async fn migrate(&self) -> Result<Migrated> {
         if self.previous.is_none() {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "the previous number of buckets is unknown: give it (`SpreadTable::with_previous`)",
             ));
         }
@@ -111,7 +111,7 @@ impl<T: TableEntity> SpreadTable<T> {
                     let etag = written.etag.ok_or_else(|| Error::missing_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
                 }
-                Err(error) if error.is_gone() => return Ok(None),
+                Err(error) if error.is_certainly_missing() => return Ok(None),
                 Err(error) if error.is_precondition_failed() && !error.is_ambiguous() => {}
                 Err(error) => return Err(error),
             }

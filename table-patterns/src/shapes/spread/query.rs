@@ -352,7 +352,7 @@ impl<T: TableEntity> SpreadQuery<T> {
 }
 
 pub(super) fn without_partition() -> Error {
-    Error::invalid_request(
+    Error::misuse(
         "a query of a spread table merges the buckets of one partition: give the partition (`SpreadQuery::partition`)",
     )
 }

@@ -65,7 +65,7 @@ impl<T: TableEntity> SpreadTable<T> {
     {
         let schema = T::SCHEMA;
         let refuse = |reason: &str| {
-            Err(Error::invalid_request(format!(
+            Err(Error::invalid_declaration(format!(
                 "{}: {reason}",
                 schema.rust_name
             )))

@@ -179,16 +179,18 @@ impl<T: TableEntity> SpreadTable<T> {
                 WriteKind::Merge => self.merge_logical(entity.clone(), IfMatch::Any).await,
             };
             match written {
-                Err(error) if error.is_gone() => match self.insert_logical(entity.clone()).await {
-                    Err(error) if error.is_already_exists() => {
-                        // The first write found no entity and the insert found one, for one of two reasons. Another writer
-                        // has inserted it in between: try again. Or the entity is deleted and kept, so that every further
-                        // attempt would fail in the same way: refuse.
-                        self.refuse_deleted(entity.key()).await?;
-                        conflicts.wait(error).await?;
+                Err(error) if error.is_certainly_missing() => {
+                    match self.insert_logical(entity.clone()).await {
+                        Err(error) if error.is_already_exists() => {
+                            // The first write found no entity and the insert found one, for one of two reasons. Another writer
+                            // has inserted it in between: try again. Or the entity is deleted and kept, so that every further
+                            // attempt would fail in the same way: refuse.
+                            self.refuse_deleted(entity.key()).await?;
+                            conflicts.wait(error).await?;
+                        }
+                        done => return done,
                     }
-                    done => return done,
-                },
+                }
                 done => return done,
             }
         }

@@ -139,7 +139,7 @@ impl<T: FromEntity> TimeSlices<T> {
             store.check_unencrypted(&all, &required.unencrypted)?;
         }
         if let Some(index) = T::requirements().indexes.first() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "a family of tables does not maintain the index '{}': remove the index, or keep the entities in one \
                  `IndexedTable`",
                 index.name
@@ -315,7 +315,7 @@ impl<T: Expires> TimeSlices<T> {
     /// expired.
     pub async fn drop_expired(&self) -> Result<Vec<Slice>> {
         if !self.shared.is_by_expiry {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the slices of '{}' are not by the time of expiry: open the family by `TimeSlices::by_expiry`",
                 self.shared.family
             )));

@@ -330,7 +330,7 @@ impl<T: TableEntity> TimeSlices<T> {
             return Ok(());
         }
         let (name, key) = (T::SCHEMA.rust_name, entity.entity_key()?);
-        Err(Error::invalid_request(format!(
+        Err(Error::misuse(format!(
             "the change moves the {name} {key} from the slice '{here}' to '{there}': use `move_to`, or insert the new entity \
              and delete the old"
         )))

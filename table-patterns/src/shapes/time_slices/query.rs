@@ -220,7 +220,7 @@ impl<T: FromEntity> SliceQuery<T> {
         is_readable: bool,
     ) -> Result<ReadablePage<T>> {
         if self.by_time {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a query that is sorted by time comes in one piece and has no pages: use `stream`",
             ));
         }
@@ -552,7 +552,7 @@ impl<T: TableEntity> SliceQuery<T> {
         decide: impl Fn(&dyn Fn(&T) -> bool, Entity) -> Result<Decision> + Send + Sync,
     ) -> Result<BulkSummary> {
         if self.limit.is_some() {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a set operation over slices writes every entity of the period: select a period in place of a limit",
             ));
         }

@@ -125,7 +125,7 @@ impl Keep {
     pub(super) fn expired(self, slices: Vec<Slice>, now: Ticks) -> Result<Vec<Slice>> {
         let horizon = match self {
             Self::Younger(age) if age < TimeDelta::zero() => {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_argument(format!(
                     "the age {age} is negative and would reach into the future: use an age of zero or more"
                 )));
             }

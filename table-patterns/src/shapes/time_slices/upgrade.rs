@@ -40,7 +40,7 @@ impl<T: TableEntity> SliceRows<T> {
     fn place<'c>(&self, cursor: &'c str) -> Result<(Slice, Option<&'c str>)> {
         let split = cursor.split_once(SEPARATOR);
         let (table, inner) = split.ok_or_else(|| {
-            Error::invalid_request("the cursor is not of an upgrade of time slices")
+            Error::invalid_continuation("the cursor is not of an upgrade of time slices")
         })?;
         Ok((
             self.family.shared.slice(&TableName::new(table)?)?,
@@ -109,5 +109,5 @@ fn table_of(row: &UpgradeRow) -> Result<&TableName> {
         .state
         .as_ref()
         .and_then(|state| state.downcast_ref::<TableName>());
-    table.ok_or_else(|| Error::invalid_request("the row is not of a slice"))
+    table.ok_or_else(|| Error::misuse("the row is not of a slice"))
 }

@@ -217,7 +217,7 @@ impl WideEntities {
     pub async fn replace(&self, entity: &Entity) -> Result<Wide<Entity>> {
         let key = entity.key();
         let version = entity.etag().cloned().ok_or_else(|| {
-            Error::invalid_request(format!(
+            Error::misuse(format!(
                 "{key} carries no ETag: read the entity first, or give the version (`replace_if`)"
             ))
         })?;
@@ -284,7 +284,7 @@ impl WideEntities {
     /// large for one group transaction.
     pub async fn replace_stored<T>(&self, read: &Wide<T>, entity: &Entity) -> Result<Wide<Entity>> {
         if entity.key() != read.key() {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "{} cannot replace {}, because the keys differ: use `move_to`, or insert the new entity and delete the old",
                 entity.key(),
                 read.key()

@@ -238,9 +238,7 @@ impl<T: FromEntity> WideQuery<T> {
             return Err(Error::unsupported(profile.name, what));
         }
         let without = "a query of wide entities needs a partition: give the partition (`WideQuery::partition`)";
-        self.of
-            .as_ref()
-            .ok_or_else(|| Error::invalid_request(without))
+        self.of.as_ref().ok_or_else(|| Error::misuse(without))
     }
 }
 

@@ -417,7 +417,7 @@ impl<T: TableEntity> UpgradeRows<T> for WideTable<T> {
             None => None,
             Some(Some(after)) => Some(after),
             Some(None) => {
-                return Err(Error::invalid_request(
+                return Err(Error::invalid_continuation(
                     "the cursor is not of an upgrade of wide entities",
                 ));
             }
@@ -491,5 +491,5 @@ fn check_type(required: &Requirements) -> Result<()> {
     let text = format!(
         "a table of wide entities does not support {what}: remove the declaration from the type"
     );
-    Err(Error::invalid_request(text))
+    Err(Error::invalid_declaration(text))
 }

@@ -13,7 +13,7 @@ struct Refuses;
 #[async_trait]
 impl StepHandler for Refuses {
     async fn run(&self, _step: StepId, _payload: &[u8]) -> Result<()> {
-        Err(Error::invalid_request("no".to_owned()))
+        Err(Error::application("no".to_owned()))
     }
 }
 

@@ -129,7 +129,7 @@ async fn an_empty_group_is_refused() {
         .commit()
         .await
         .unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)));
+    assert!(matches!(error.kind(), ErrorKind::Misuse(_)));
 }
 
 #[tokio::test]

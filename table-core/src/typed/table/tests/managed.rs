@@ -154,7 +154,7 @@ impl TableStore for Process {
 fn assert_refused<T: std::fmt::Debug>(result: Result<T>, index: &StoredIndex) {
     let refused = result.expect_err("an index is of it");
     assert!(
-        matches!(refused.root().kind(), ErrorKind::InvalidRequest(_)),
+        matches!(refused.root().kind(), ErrorKind::ManifestMismatch(_)),
         "{refused}"
     );
     let text = refused.to_string();

@@ -75,7 +75,7 @@ async fn attempts_are_bounded() {
 async fn the_change_can_refuse() {
     let (table, meter) = employees([1]).await;
     let refused = table
-        .update(key(1), |_| Err(Error::invalid_request("too young")))
+        .update(key(1), |_| Err(Error::application("too young")))
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("too young"));
@@ -92,7 +92,7 @@ async fn the_key_cannot_be_changed() {
         })
         .await
         .unwrap_err();
-    assert!(matches!(refused.kind(), ErrorKind::InvalidRequest(_)));
+    assert!(matches!(refused.kind(), ErrorKind::Misuse(_)));
     assert!(refused.to_string().contains("empid_000002"), "{refused}");
     assert_eq!(meter.total(), 1);
 }

@@ -45,7 +45,7 @@ async fn each_write_costs_a_request() {
 async fn a_replace_without_an_etag_is_refused_before_it_is_sent() {
     let (table, meter) = employees([1]).await;
     let error = table.replace(&employee(1, "Ken")).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)));
+    assert!(matches!(error.kind(), ErrorKind::Misuse(_)));
     assert!(error.to_string().contains("replace_if"), "{error}");
     assert!(table.delete_entity(&employee(1, "Ken")).await.is_err());
     assert_eq!(meter.total(), 0);

@@ -158,7 +158,7 @@ impl<'a> SharedRows<'a> {
     /// change. 1 request; 1 more for each chunk or blob of a long list.
     pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
         match &merge.shape {
-            Shape::Row => Err(Error::invalid_request(
+            Shape::Row => Err(Error::misuse(
                 "an index of the shape row has no shared rows",
             )),
             Shape::List { .. } | Shape::Blob => {
@@ -233,7 +233,7 @@ impl<'a> SharedRows<'a> {
 
     fn blobs(&self) -> Result<&'a Blobs> {
         self.blobs.ok_or_else(|| {
-            Error::invalid_request("a list is stored in a blob: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)")
+            Error::invalid_argument("a list is stored in a blob: set `IndexOptions::blobs` to an object store (feature `blobs` of table-patterns)")
         })
     }
 }

@@ -151,15 +151,16 @@ impl Summary {
     /// Adds another summary, multiplied by `sign`.
     pub(crate) fn add(&mut self, other: &Self, sign: i64) -> Result<()> {
         let plus = |a: i64, b: i64| b.checked_mul(sign).and_then(|b| a.checked_add(b));
-        let over = || {
-            Error::invalid_request(
-                "a sum of a summary exceeds the range of Edm.Int64: sum smaller values, or divide the key",
+        let over = |name: &str| {
+            Error::invalid_value(
+                name,
+                "its sum in a summary exceeds the range of Edm.Int64: sum smaller values, or divide the key of the index",
             )
         };
-        self.count = plus(self.count, other.count).ok_or_else(over)?;
+        self.count = plus(self.count, other.count).ok_or_else(|| over(SUMMARY_COUNT))?;
         for (field, value) in &other.sums {
             let sum = self.sums.entry(field.clone()).or_default();
-            *sum = plus(*sum, *value).ok_or_else(over)?;
+            *sum = plus(*sum, *value).ok_or_else(|| over(field))?;
         }
         let all = [
             (End::Smallest, &mut self.minima, &other.minima),
@@ -216,7 +217,7 @@ fn extreme(
     what: &str,
 ) -> Result<Option<EdmValue>> {
     let missing = || {
-        Error::invalid_request(format!(
+        Error::invalid_declaration(format!(
             "the summary has no {what} of '{property}': add it to the definition of the index"
         ))
     };

@@ -329,7 +329,7 @@ impl<'a> IndexBuild<'a> {
         match self.set.manifest().advance(stored, state, progress).await {
             Err(e) if e.is_conflict() => {
                 self.is_superseded = true;
-                Err(Error::invalid_request(format!(
+                Err(Error::wrong_state(format!(
                     "another process builds or drops the index '{name}' of '{}': wait for that process, or start the build again after it has \
                      been silent for a lease",
                     self.rows.table
@@ -641,7 +641,7 @@ impl<'a> IndexBuild<'a> {
 /// The row of an index that is being built.
 async fn stored_of(set: &IndexSet, index: &Index) -> Result<StoredIndex> {
     set.manifest().index(index.id()).await?.ok_or_else(|| {
-        Error::invalid_request(format!(
+        Error::wrong_state(format!(
             "the index '{}' was dropped during the build",
             index.name()
         ))

@@ -52,7 +52,7 @@ impl Lookups<'_> {
                 "the index '{}' keeps a list for each key: call `list`",
                 index.name()
             );
-            return Err(Error::invalid_request(reason));
+            return Err(Error::misuse(reason));
         }
         match self.rows.entry(&index, key).await? {
             Some(entry) => self.resolve(&index, entry, trust).await,
@@ -123,7 +123,7 @@ impl Lookups<'_> {
         let index = self.set.find(name)?;
         match self.set.state(index.id()) {
             IndexState::Readable => Ok(Readable { index, _permission: permission }),
-            state => Err(self.set.check_in_force(&index).err().unwrap_or_else(|| Error::invalid_request(format!(
+            state => Err(self.set.check_in_force(&index).err().unwrap_or_else(|| Error::index_not_ready(format!(
                 "the index '{name}' of the table '{}' is {state}, not readable: call `build` and wait until the build has ended",
                 self.rows.table
             )))),
@@ -292,7 +292,7 @@ pub(super) fn check_leads_to_entities(index: &Index) -> Result<()> {
         Shape::Copy { .. } => "copies into an entity: read that entity",
         Shape::Row | Shape::List { .. } | Shape::Blob => return Ok(()),
     };
-    Err(Error::invalid_request(format!(
+    Err(Error::misuse(format!(
         "the index '{}' {reason}",
         index.name()
     )))

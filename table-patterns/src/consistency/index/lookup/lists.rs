@@ -52,7 +52,7 @@ impl Lists<'_> {
         };
         if first.partition() != last.partition() {
             let reason = format!("the list {key} has entities of several partitions: call `list`");
-            return Err(Error::invalid_request(reason));
+            return Err(Error::misuse(reason));
         }
         let range =
             Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
@@ -212,7 +212,7 @@ impl Lists<'_> {
         let shape = index.shape();
         let reason =
             format!("the index '{name}' has the shape {shape}, not list: call `page` or `find`");
-        Err(Error::invalid_request(reason))
+        Err(Error::misuse(reason))
     }
 
     async fn summary_index(&self, name: &str) -> Result<Readable> {
@@ -224,7 +224,7 @@ impl Lists<'_> {
         let reason = format!(
             "the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`"
         );
-        Err(Error::invalid_request(reason))
+        Err(Error::misuse(reason))
     }
 }
 
@@ -240,7 +240,7 @@ fn check_fits(index: &Index, key: &Key) -> Result<()> {
     let Some(template) = of_row.or(of_partition) else {
         return Ok(());
     };
-    Err(Error::invalid_request(format!(
+    Err(Error::invalid_argument(format!(
         "the index '{}' has no key such as {key}: its keys have the form `{template}`",
         index.name()
     )))

@@ -122,7 +122,7 @@ impl<'a> MergedLookup<'a> {
                 index.name(),
                 index.shape()
             );
-            return Err(Error::invalid_request(reason));
+            return Err(Error::misuse(reason));
         }
         Ok(index)
     }

@@ -186,9 +186,7 @@ impl<'a> Scrub<'a> {
     /// See [`IndexedEntities::check_sample`](super::IndexedEntities::check_sample).
     pub(super) async fn sample(&self, entries: &[Key], entities: &[Key]) -> Result<ScrubReport> {
         if matches!(self.index.shape(), Shape::Summary { .. }) {
-            return Err(Error::invalid_request(
-                "only a whole scrub compares sums and counts",
-            ));
+            return Err(Error::misuse("only a whole scrub compares sums and counts"));
         }
         let (rows, mut report) = (self.rows, ScrubReport::default());
         if rows.table_of(self.index) != rows.table {

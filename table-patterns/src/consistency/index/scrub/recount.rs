@@ -148,7 +148,7 @@ impl Recount<'_> {
                 return Ok(());
             }
         }
-        Err(Error::invalid_request(format!(
+        Err(Error::wrong_state(format!(
             "the summaries of the partition '{partition}' changed in each of {ROUNDS} recounts: pause the writers of the partition, or try again"
         )))
     }

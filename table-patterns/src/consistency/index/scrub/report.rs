@@ -88,7 +88,7 @@ impl FromStr for ScrubCursor {
                 partition: Some(partition.to_owned()),
                 ..Self::default()
             }),
-            _ => Err(Error::invalid_request(format!(
+            _ => Err(Error::invalid_continuation(format!(
                 "{text:?} is not the cursor of a scrub: pass the text exactly as `ScrubCursor` printed it"
             ))),
         }
@@ -101,7 +101,7 @@ pub(crate) fn check_complete(set: &IndexSet, index: &Index) -> Result<()> {
     let (name, table) = (index.name(), set.table());
     match set.state(index.id()) {
         IndexState::Building | IndexState::Readable => Ok(()),
-        state => Err(Error::invalid_request(format!(
+        state => Err(Error::index_not_ready(format!(
             "the index '{name}' of the table '{table}' is {state}, so entities may lack entries: call `build` before a scrub",
         ))),
     }

@@ -193,7 +193,7 @@ impl ManifestRows<'_> {
             .write(self.table, Operation::Delete(key.clone(), IfMatch::Any))
             .await
         {
-            Err(e) if e.is_gone() => Ok(()),
+            Err(e) if e.is_certainly_missing() => Ok(()),
             other => other.map(drop),
         }
     }
@@ -203,7 +203,7 @@ impl ManifestRows<'_> {
         // In the version that was read: another program may have begun to build the index again.
         let delete = Operation::Delete(index.key()?, condition(index)?);
         match self.store.write(self.table, delete).await {
-            Err(e) if e.is_gone() => Ok(()),
+            Err(e) if e.is_certainly_missing() => Ok(()),
             other => other.map(drop),
         }
     }

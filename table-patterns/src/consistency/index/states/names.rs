@@ -17,7 +17,7 @@ pub(crate) fn check_names(indexes: &[Index]) -> Result<()> {
             other.name() == name && !other.definition().entity.is_disjoint_from(entity)
         };
         if indexes[..n].iter().any(|other| same(&other)) {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::invalid_declaration(format!(
                 "two indexes of the same entities have the name '{name}': rename one of them"
             )));
         }
@@ -40,12 +40,14 @@ pub(crate) fn check_generations(
         other.is_none_or(|other| can_share_rows(other, definition))
     };
     if known.manifest.indexes.len() >= limits::INDEX_DEFINITIONS {
-        return Err(Error::invalid_request(format!(
-            "the table '{table}' has {} indexes, and at most {} are allowed: drop one before '{}' is added",
-            known.manifest.indexes.len(),
+        return Err(Error::limit(
+            format!(
+                "indexes of the table '{table}' with '{}' (drop one before '{}' is added)",
+                definition.name, definition.name
+            ),
             limits::INDEX_DEFINITIONS,
-            definition.name
-        )));
+            known.manifest.indexes.len() + 1,
+        ));
     }
     let named = known
         .manifest
@@ -61,7 +63,7 @@ pub(crate) fn check_generations(
     } else {
         "text that its keys start with"
     };
-    Err(Error::invalid_request(format!(
+    Err(Error::invalid_declaration(format!(
         "the table '{table}' has another index '{name}', '{id}', of an earlier program or another type: its entries could have the same rows \
          as the entries of this index; give this index another {part}, or first drop the other index by `drop_index(\"{id}\")`"
     )))

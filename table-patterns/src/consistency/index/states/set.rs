@@ -216,7 +216,7 @@ impl IndexSet {
                 .iter()
                 .find(|name| is_large(name))
             {
-                return Err(Error::invalid_request(format!(
+                return Err(Error::manifest_mismatch(format!(
                     "the table '{table}' has the index '{}', which uses the property '{property}', and this program stores the \
                      property of {name} as a large value, which no entry can follow: drop the index, or declare '{property}' without `#[large]`",
                     index.id()
@@ -259,7 +259,7 @@ impl IndexSet {
             "the table '{}' was opened to read and refuses writes: open it by `open` to write",
             self.table
         );
-        Err(Error::invalid_request(reason))
+        Err(Error::misuse(reason))
     }
 
     /// Reads the states again if they are too old: a writer with older states could be two states behind. Returns the end of their
@@ -557,7 +557,7 @@ impl IndexSet {
             let stored = loaded.index(index.id());
             if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
                 let (id, table) = (index.id(), &self.table);
-                return Err(Error::invalid_request(format!(
+                return Err(Error::invalid_declaration(format!(
                     "the table '{table}' has an index with the id '{id}' and another definition: rename this index"
                 )));
             }
@@ -757,7 +757,7 @@ impl Maintainer for IndexSet {
             return Ok(());
         };
         let (table, key) = (&self.table, entity.key());
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the manifest of the table '{table}' declares the property '{name}' as encrypted, and {key} has a plaintext value: mark the property"
         )))
     }

@@ -78,7 +78,7 @@ impl NotInForce {
     /// The error of a caller that names the index.
     fn refused(&self, table: &TableName) -> Error {
         let Self { id, other } = self;
-        Error::invalid_request(format!(
+        Error::index_not_ready(format!(
             "the index '{id}' of the table '{table}' is not in force: its entries would be in the table '{other}', which has no consent to \
              this definition, or does not exist; if the definition is yours, give the consent by `tables index trust` or `trust_index`, or build \
              the index by a program that defines it; otherwise drop it"
@@ -105,7 +105,7 @@ impl Unmaintainable {
             return Ok(());
         }
         let (id, reason, key) = (&self.id, &self.reason, entity.key());
-        Err(Error::invalid_request(format!(
+        Err(Error::manifest_mismatch(format!(
             "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave the index stale; write with a program \
              that can maintain the index, or drop the index by `drop_index(\"{id}\")`"
         )))
@@ -119,7 +119,7 @@ impl Unmaintainable {
     /// The error of a caller that names the index.
     pub(super) fn refused(&self, table: &TableName) -> Error {
         let (id, reason) = (&self.id, &self.reason);
-        Error::invalid_request(format!("the index '{id}' of the table '{table}' {reason}"))
+        Error::manifest_mismatch(format!("the index '{id}' of the table '{table}' {reason}"))
     }
 }
 
@@ -255,7 +255,7 @@ impl ManifestView {
                 [found] => return Ok(Arc::clone(&found.index)),
                 _ => {
                     let ids: Vec<_> = named.iter().map(|declared| declared.index.id()).collect();
-                    return Err(Error::invalid_request(format!(
+                    return Err(Error::invalid_argument(format!(
                         "the table '{table}' has several indexes with the name '{name}': pass the id of one of them, {}",
                         ids.join(" or ")
                     )));
@@ -266,7 +266,7 @@ impl ManifestView {
             return Err(unknown.refused(table));
         }
         self.check_in_force(table, name)?;
-        Err(Error::invalid_request(format!(
+        Err(Error::index_not_ready(format!(
             "the table '{table}' has no index '{name}': `declared` lists its indexes"
         )))
     }
@@ -363,7 +363,7 @@ impl ManifestView {
         wanted: impl Fn(&Index, IndexState) -> bool,
     ) -> Result<Vec<Entry>> {
         if self.declared > limits::INDEX_DEFINITIONS {
-            return Err(Error::invalid_request(format!(
+            return Err(Error::wrong_state(format!(
                 "the table '{table}' has {} indexes, and at most {} are allowed: drop the others before {} is written",
                 self.declared,
                 limits::INDEX_DEFINITIONS,

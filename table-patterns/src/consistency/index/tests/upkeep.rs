@@ -94,7 +94,7 @@ async fn a_bulk_insert_limits_the_bytes_of_a_window() {
     );
     let failing = (0..5)
         .map(large)
-        .chain([Err(Error::invalid_request("no more"))])
+        .chain([Err(Error::application("no more"))])
         .chain((5..9).map(large));
     let read: Vec<_> = windows(stream::iter(failing), 2).collect().await;
     assert_eq!(

@@ -137,7 +137,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         let (mine, theirs) = (self.table.entities.table(), handle.entities.table());
         if mine != theirs {
             let name = U::SCHEMA.rust_name;
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "the handle of {name} belongs to the table '{theirs}', and the group to the table '{mine}': open {name} on '{mine}'"
             )));
         }
@@ -157,7 +157,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     pub fn of_plain<U: TableEntity>(&mut self) -> Result<GroupOf<'_, U>> {
         if let Some(index) = U::SCHEMA.indexes.first() {
             let (name, index) = (U::SCHEMA.rust_name, &index.name);
-            return Err(Error::invalid_request(format!(
+            return Err(Error::misuse(format!(
                 "{name} declares the index '{index}', which a plain write would leave stale: open the table by `IndexedTable::<{name}>::open`, and \
                  pass that handle to `IndexedGroup::of`"
             )));
@@ -470,7 +470,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
             "{key} is not in the partition '{}' of the group",
             self.partition
         );
-        Err(Error::invalid_request(reason))
+        Err(Error::misuse(reason))
     }
 }
 

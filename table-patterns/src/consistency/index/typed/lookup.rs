@@ -241,7 +241,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
 
     fn check_has_pages(&self) -> Result<()> {
         if self.limit.is_some() && self.sorts && !self.entities()?.rows().is_sorted() {
-            return Err(Error::invalid_request(
+            return Err(Error::misuse(
                 "a lookup that is sorted on the client and has a limit has no pages: call `stream`",
             ));
         }

@@ -32,7 +32,7 @@ impl<T> SummaryOf<T> {
     pub fn sum<V, C>(&self, field: Field<T, V, C>) -> Result<i64> {
         self.summary.sums.get(field.name()).copied().ok_or_else(|| {
             let (index, name) = (self.index, field.name());
-            Error::invalid_request(format!(
+            Error::invalid_declaration(format!(
                 "the index '{index}' does not add up '{name}': name the field in `sum(…)` of its `shape`"
             ))
         })

@@ -229,7 +229,7 @@ fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
             entity.key(),
             &T::SCHEMA.indexes[n].name,
         );
-        return Err(Error::invalid_request(format!(
+        return Err(Error::invalid_declaration(format!(
             "the conversion of {key} from an older version of {of} derives the entry of the index '{index}' from a large value, which \
              is in a blob: derive the indexed fields from other properties"
         )));

@@ -275,7 +275,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
             declared.store(has_others(), Ordering::Relaxed);
             let reason = "an index of the entities was declared during the merge";
             if declared.load(Ordering::Relaxed) {
-                Err(Error::invalid_request(reason))
+                Err(Error::wrong_state(reason))
             } else {
                 Ok(())
             }

@@ -128,7 +128,7 @@ async fn a_filter_on_a_large_property_is_refused_before_anything_is_sent() -> Re
     ];
     for error in refused.map(Result::unwrap_err) {
         assert!(
-            matches!(error.kind(), ErrorKind::InvalidRequest(_)),
+            matches!(error.kind(), ErrorKind::InvalidArgument(_)),
             "{error}"
         );
         assert!(error.to_string().contains("may be in blobs"), "{error}");

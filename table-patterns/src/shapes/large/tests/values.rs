@@ -156,10 +156,7 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
         });
     assert_eq!(read.await?, (20 * 1_000_003, 0));
 
-    let broken = stream::iter([
-        Ok(piece),
-        Err(Error::invalid_request("the file is damaged")),
-    ]);
+    let broken = stream::iter([Ok(piece), Err(Error::application("the file is damaged"))]);
     let error = rig
         .reports
         .put_stream(&key, Report::PICTURE, broken, IfMatch::Any)
