@@ -5,7 +5,7 @@
 
 use table_core::Error;
 use table_core::model::{Key, RowKind, TableName};
-use table_core::store::ErrorKind;
+use table_core::store::{ErrorKind, Outcome};
 
 use super::KeyRange;
 use crate::errors::{Failure, Result};
@@ -186,6 +186,7 @@ impl Permit {
                 | ErrorKind::KeyCollision { .. }
                 | ErrorKind::Decode(_)
         );
+        let is_applied = error.outcome() == Outcome::Applied;
         let failure = Failure::from(error);
         if self.reads_every_row() || !names_a_row {
             return failure;
@@ -197,7 +198,7 @@ impl Permit {
                 ..failure
             },
             "InternalError" => Failure {
-                message: DAMAGED.into(),
+                message: if is_applied { LEFT_OUT } else { DAMAGED }.into(),
                 ..failure
             },
             _ => failure,
@@ -228,6 +229,8 @@ impl Permit {
 
 /// The message of an error that does not say which row is damaged.
 const DAMAGED: &str = "A row that the operation needs is damaged. The log of the server names it.";
+/// The message of a write whose index entry was left out, because a row of another client has its key.
+const LEFT_OUT: &str = "The entity was written, and an index does not contain its entry. The log of the server names it.";
 /// The message of a conflict that does not say with which entity.
 const TAKEN: &str = "The value of an index that the entity would get is taken.";
 
