@@ -80,7 +80,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 pub(crate) const LINGER_TIME: Duration = Duration::from_secs(5);
 
 /// How many bytes are read and discarded in that time. More than a refused request has before its answer: a client that writes all of its
-/// body before it reads, as that of Python does, loses the answer if the connection is reset meanwhile. No byte of it is kept.
+/// body before it reads, as that of Python does, loses the answer if the connection is reset before it reads. No byte of the body is kept.
 pub(crate) const LINGER_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request body that arrives.

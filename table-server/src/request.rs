@@ -127,7 +127,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Headers by which the server decides who sends a request. Only the first one of several would be checked, and a proxy may read the last.
+/// Headers by which the server recognizes the sender of a request. Only the first of several would be checked, and a proxy may read the last.
 const SINGLE: [&str; 4] = ["host", "origin", "sec-fetch-site", "authorization"];
 
 /// Refuses a request that has one of these headers twice: <https://www.rfc-editor.org/rfc/rfc9112#section-3.2>.
