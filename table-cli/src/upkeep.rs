@@ -239,6 +239,10 @@ fn line(table: &TableName, kept: &TableUpkeep, due: usize) -> String {
         (swept.applied, "writes finished"),
         (swept.left, "writes left to a later round"),
         (swept.failed, "writes that cannot be finished"),
+        (
+            swept.collisions,
+            "index entries left out, because rows of others have their keys",
+        ),
         (swept.released, "reservations released"),
         (swept.moves_given_up, "moves given up"),
         (built, "builds ended"),
@@ -270,7 +274,7 @@ fn json_report(table: &TableName, kept: &TableUpkeep, due: usize) -> serde_json:
     let [expiry_sweeps, expired, not_removed] = expired(kept);
     json!({
         "table": table.as_str(), "round": kept.rounds, "has_manifest": kept.has_manifest, "failed": kept.error.is_some(), "due": due,
-        "finished": swept.applied, "left": swept.left, "unfinished": swept.failed, "released": swept.released, "moves_given_up": swept.moves_given_up,
+        "finished": swept.applied, "left": swept.left, "unfinished": swept.failed, "entries_left_out": swept.collisions, "released": swept.released, "moves_given_up": swept.moves_given_up,
         "built": built, "dropped": dropped, "compared": entries, "dangling": dangling, "missing": missing, "blobs": blobs(kept),
         "expiry_sweeps": expiry_sweeps, "expired": expired, "not_removed": not_removed,
     })

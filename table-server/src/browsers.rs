@@ -64,12 +64,7 @@ pub(crate) fn is_admitted(rules: &[CorsRule], headers: &HeaderMap, method: &str)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pair =
-            |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
-        pairs.iter().map(pair).collect()
-    }
+    use crate::request::headers;
 
     #[test]
     fn names_of_this_machine_are_recognized() {

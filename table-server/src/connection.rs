@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::limits::{LINGER_TIME, Limits};
+use crate::limits::{LINGER_BYTES, LINGER_TIME, Limits};
 use crate::service::{Peer, Service};
 
 /// The state that the server signals to its connections.
@@ -161,7 +161,7 @@ struct Timed<S> {
 
 impl<S> Timed<S> {
     fn new(stream: S, limits: &Limits, unsent: Arc<Unsent>, ending: Arc<Ending>) -> Self {
-        let (time, discardable) = (limits.write_time, limits.discarded_bytes());
+        let time = limits.write_time;
         let deadline = Box::pin(sleep(time));
         Self {
             stream,
@@ -170,7 +170,7 @@ impl<S> Timed<S> {
             waits: false,
             unsent,
             ending,
-            discardable,
+            discardable: LINGER_BYTES,
             is_write_closed: false,
         }
     }
@@ -210,7 +210,7 @@ impl<S: AsyncRead + Unpin> Timed<S> {
     /// socket were closed with bytes unread, the system would reset the connection, and the client could lose the answer:
     /// <https://www.rfc-editor.org/rfc/rfc9112#section-9.6>.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut bytes = [0; 4096];
+        let mut bytes = [0; 16 * 1024];
         loop {
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {

@@ -301,7 +301,19 @@ impl From<Error> for Failure {
                     ..Self::timed_out()
                 };
             }
-            Outcome::Applied => return Self::internal(&error),
+            Outcome::Applied => {
+                let text = error.to_string();
+                let failure = Self::internal(&error);
+                let is_left_out = error.is_key_collision() || error.is_unique_violation();
+                return Self {
+                    message: if is_left_out {
+                        format!("The entity was written, and an index does not contain its entry: {text}").into()
+                    } else {
+                        failure.message
+                    },
+                    ..failure
+                };
+            }
         }
         let text = error.to_string();
         match error.into_kind() {

@@ -79,12 +79,9 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// Maximum time for which a connection is read after its last answer, so that the client can stop sending and read the answer.
 pub(crate) const LINGER_TIME: Duration = Duration::from_secs(5);
 
-impl Limits {
-    /// The most bytes of a refused body that are read and discarded.
-    pub(crate) const fn discarded_bytes(&self) -> usize {
-        DISCARDED * self.body_bytes
-    }
-}
+/// How many bytes are read and discarded in that time. More than a refused request has before its answer: a client that writes all of its
+/// body before it reads, as that of Python does, loses the answer if the connection is reset before it reads. No byte of the body is kept.
+pub(crate) const LINGER_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request body that arrives.
 #[derive(Debug)]

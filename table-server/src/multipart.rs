@@ -94,7 +94,11 @@ enum Ending {
     Lenient,
 }
 
-/// Returns the texts between the delimiters of a boundary, up to the closing delimiter.
+/// Returns the texts between the delimiters of a boundary.
+///
+/// # Errors
+/// The closing delimiter is missing, or text is outside of the delimiters. RFC 2046 has a reader ignore such text. Here it may be an operation
+/// whose delimiter is missing, and the group would be carried out without it.
 fn parts<'a>(text: &'a str, boundary: &str, ending: Ending) -> Result<Vec<&'a str>> {
     let (mut found, mut start, mut at) = (Vec::new(), None, 0);
     // One pass over the text, and parts borrow from it: a body of many delimiters costs no more than its own length.
@@ -102,10 +106,17 @@ fn parts<'a>(text: &'a str, boundary: &str, ending: Ending) -> Result<Vec<&'a st
         let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
         let next = at + line.len();
         if let Some(delimiter) = delimiter(line, boundary) {
-            if let Some(start) = start {
-                found.push(without_line_end(&text[start..at]));
+            match start {
+                Some(start) => found.push(without_line_end(&text[start..at])),
+                None if !text[..at].trim().is_empty() => {
+                    return Err(malformed("text precedes its first boundary"));
+                }
+                None => {}
             }
             if delimiter == Delimiter::End {
+                if !text[next..].trim().is_empty() {
+                    return Err(malformed("text follows its last boundary"));
+                }
                 return Ok(found);
             }
             // The rest is not parsed: `batch::change` refuses a group with this many parts in any case.
@@ -316,6 +327,30 @@ mod tests {
             ),
         ] {
             assert!(read(OUTER, text).is_err(), "{text}");
+        }
+    }
+
+    /// The operation of such a text would be left out.
+    #[test]
+    fn text_outside_of_the_delimiters_is_refused() {
+        for line_end in ["\n", "\r\n"] {
+            let whole = group(line_end, &[INSERT, DELETE]);
+            for delimiter in ["--set_1", "--batch_1"] {
+                let (at, _) = whole.match_indices(delimiter).next().unwrap();
+                let line = whole[at..].split_inclusive('\n').next().unwrap();
+                let without = format!("{}{}", &whole[..at], &whole[at + line.len()..]);
+                assert!(read(OUTER, &without).is_err(), "{without}");
+                let preceded = format!("{}x{line_end}{}", &whole[..at], &whole[at..]);
+                assert!(read(OUTER, &preceded).is_err(), "{preceded}");
+                let blank = format!("{} {line_end}{line_end}{}", &whole[..at], &whole[at..]);
+                assert_eq!(changes(&blank).len(), 2, "{blank}");
+            }
+            for end in ["--set_1--", "--batch_1--"] {
+                let followed = whole.replace(end, &format!("{end}{line_end}x"));
+                assert!(read(OUTER, &followed).is_err(), "{followed}");
+                let blank = whole.replace(end, &format!("{end}{line_end} {line_end}"));
+                assert_eq!(changes(&blank).len(), 2, "{blank}");
+            }
         }
     }
 

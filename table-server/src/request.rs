@@ -127,6 +127,21 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
+/// Headers by which the server recognizes the sender of a request. Only the first of several would be checked, and a proxy may read the last.
+const SINGLE: [&str; 4] = ["host", "origin", "sec-fetch-site", "authorization"];
+
+/// Refuses a request that has one of these headers twice: <https://www.rfc-editor.org/rfc/rfc9112#section-3.2>.
+pub(crate) fn check_single_headers(headers: &HeaderMap) -> Result<()> {
+    let is_repeated = |name: &&&str| headers.get_all(**name).iter().nth(1).is_some();
+    match SINGLE.iter().find(is_repeated) {
+        Some(name) => Err(Failure::invalid_header(
+            name,
+            "the request has it more than once",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Parses the table name of a URL. The server's own table counts as absent.
 pub(crate) fn table(name: &str) -> Result<TableName> {
     let table = table_name(name)?;
@@ -178,15 +193,17 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Option<IfMatch>> {
     )))))
 }
 
+/// The headers of a test.
+#[cfg(test)]
+pub(crate) fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let pair =
+        |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+    pairs.iter().map(pair).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pair =
-            |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
-        pairs.iter().map(pair).collect()
-    }
 
     #[test]
     fn verbs_are_tunnelled_through_post_only() {

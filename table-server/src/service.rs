@@ -189,7 +189,9 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let address = match self.address(head, peer) {
+        let address = match request::check_single_headers(&head.headers)
+            .and_then(|()| self.address(head, peer))
+        {
             Ok(address) => address,
             Err(failure) => return (failure.into_answer(ErrorFormat::Json, id), UNKNOWN),
         };

@@ -279,6 +279,9 @@ impl TableUpkeep {
         self.swept.aborts_removed += swept.aborts_removed;
         self.swept.released += swept.released;
         self.swept.moves_given_up += swept.moves_given_up;
+        self.swept.collisions += swept.collisions;
+        self.swept.collided.extend(swept.collided);
+        self.swept.collided.truncate(SweepReport::LISTED);
     }
 }
 

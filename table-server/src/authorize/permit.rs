@@ -180,15 +180,21 @@ impl Permit {
 
     /// Returns the failure for the holder of this credential. The holder learns nothing of rows that the credential does not read.
     pub(crate) fn failure(&self, error: Error) -> Failure {
-        let names_a_row = matches!(error.root().kind(), ErrorKind::Decode(_));
-        // The message of another outcome says nothing of rows.
-        let says_it = error.outcome() == Outcome::NotApplied;
+        let message = match (error.root().kind(), error.outcome()) {
+            (ErrorKind::Decode(_), Outcome::NotApplied) => DAMAGED,
+            (
+                ErrorKind::UniqueViolation { .. } | ErrorKind::KeyCollision { .. },
+                Outcome::Applied,
+            ) => LEFT_OUT,
+            // The message says nothing of rows.
+            _ => return Failure::from(error),
+        };
         let failure = Failure::from(error);
-        if self.reads_every_row() || !names_a_row || !says_it {
+        if self.reads_every_row() {
             return failure;
         }
         Failure {
-            message: DAMAGED.into(),
+            message: message.into(),
             ..failure
         }
     }
@@ -217,6 +223,8 @@ impl Permit {
 
 /// The message of an error that does not say which row is damaged.
 const DAMAGED: &str = "A row that the operation needs is damaged. The log of the server names it.";
+/// The message of a write whose index entry was left out, because a row of another client has its key.
+const LEFT_OUT: &str = "The entity was written, and an index does not contain its entry. The log of the server names it.";
 
 /// Checks that permissions have every letter of one of the sufficient sets. An action without a set is never permitted.
 fn check_permissions(permissions: &str, sufficient: &[&str]) -> Result<()> {

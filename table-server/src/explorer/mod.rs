@@ -18,7 +18,7 @@ use crate::address::Parameters;
 use crate::answer::Answer;
 use crate::browsers;
 use crate::errors::{Failure, Result};
-use crate::request::header;
+use crate::request::{check_single_headers, header};
 use crate::settings::is_hidden_table;
 use crate::tenant::Tenants;
 
@@ -77,6 +77,7 @@ impl ExplorerRequest<'_> {
 
     /// Admits browsers of this machine. Pages of other sites are refused, also if their name is an address of this machine.
     fn allow(&self) -> Result<()> {
+        check_single_headers(self.headers)?;
         // The page needs no key, so a proxy would show all tables to its clients.
         if browsers::is_forwarded(self.headers) {
             let reason = "the explorer answers browsers of this machine without a proxy; the request has a header of one \

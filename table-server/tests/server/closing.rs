@@ -227,6 +227,26 @@ async fn a_refused_client_that_awaits_permission_gets_none() {
     }
 }
 
+/// Python's client writes all of a body before it reads the answer, which is on its way by then.
+#[tokio::test]
+async fn a_client_that_writes_before_it_reads_gets_the_refusal_of_a_large_body() {
+    let client = Client::with_table().await;
+    let mut kept = Kept::to(&client).await;
+    let body = vec![b'x'; 60 * 1024 * 1024];
+    let head = kept.head(&insert("r", 0), body.len());
+    kept.stream.write_all(head.as_bytes()).await.unwrap();
+    timeout(HANGS, kept.stream.write_all(&body))
+        .await
+        .unwrap()
+        .expect("the server reads on");
+    let reply = timeout(HANGS, kept.answer()).await.unwrap();
+    assert_eq!(
+        (reply.status, reply.header("connection")),
+        (401, "close"),
+        "{reply:?}"
+    );
+}
+
 /// More than is discarded: the client reads the answer while it writes, and learns that the connection ends.
 #[tokio::test]
 async fn a_body_beyond_every_bound_is_announced_to_end_the_connection() {

@@ -1,6 +1,7 @@
 //! Clients that may write some rows of a table, and everything that their rights do not reach.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use table_azure::AzureTableStore;
@@ -10,7 +11,7 @@ use table_core::query::Query;
 use table_core::store::{ErrorKind, Operation, ServiceProfile, TableStore, TableStoreExt as _};
 use table_embedded::EmbeddedStore;
 use table_patterns::index::{
-    Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Trust,
+    Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Shape, Trust,
 };
 use table_server::TestServer;
 
@@ -496,6 +497,122 @@ async fn indexed(indexes: Vec<Index>) -> (Arc<dyn TableStore>, Client, IndexedEn
     .await
     .unwrap();
     (store, client, handle)
+}
+
+/// The keys of index entries at which rows of other clients are: the write is refused before anything is written.
+#[tokio::test]
+async fn an_entry_that_meets_a_row_of_another_client_is_refused_in_memory() {
+    refused_at_foreign_rows(memory()).await;
+}
+
+#[tokio::test]
+async fn an_entry_that_meets_a_row_of_another_client_is_refused_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    refused_at_foreign_rows(Arc::new(
+        EmbeddedStore::open(directory.path()).await.unwrap(),
+    ))
+    .await;
+}
+
+async fn refused_at_foreign_rows(store: Arc<dyn TableStore>) {
+    for table in ["Staff", "Entries"] {
+        store.create_table(&name(table)).await.unwrap();
+    }
+    let client = serve(&store).await;
+    let in_entries = || Placement::OtherTable(name("Entries"));
+    let boss = Index::keyed("boss", Placement::OtherPartition, "offices", "{Leads}").unwrap();
+    let indexes = vec![
+        Index::keyed("row", in_entries(), "row", "{Row}").unwrap(),
+        Index::keyed("list", in_entries(), "list", "{List}")
+            .unwrap()
+            .with_shape(Shape::LIST),
+        Index::keyed("near", Placement::OtherPartition, "near", "{Near}").unwrap(),
+        Index::keyed("badge", in_entries(), "badge", "{Badge}")
+            .unwrap()
+            .unique_within_table(),
+        boss.with_shape(Shape::copy("Boss", ["Name"])),
+    ];
+    let (options, staff) = (IndexOptions::local(), name("Staff"));
+    let handle = IndexedEntities::open(Arc::clone(&store), staff.clone(), indexes, options)
+        .await
+        .unwrap();
+    // A stranger's rows: ordinary entities at the keys of entries.
+    for (table, partition) in [
+        ("Entries", "row"),
+        ("Entries", "list"),
+        ("Entries", "badge"),
+        ("Staff", "near"),
+    ] {
+        let row = json!({ "PartitionKey": partition, "RowKey": "met", "Secret": "s" });
+        let planted = client
+            .owner(Ask::new("POST", table).json(row.to_string()))
+            .await;
+        assert_eq!(planted.status, 201, "{planted:?}");
+    }
+    for row in [
+        json!({ "PartitionKey": "offices", "RowKey": "met", "Floor": 1 }),
+        json!({ "PartitionKey": "first", "RowKey": "1", "Leads": "met", "Name": "ann", "Near": "first" }),
+        json!({ "PartitionKey": "own", "RowKey": "1", "Row": "free", "List": "free", "Near": "free", "Badge": "free" }),
+    ] {
+        let written = client
+            .owner(Ask::new("POST", "Staff").json(row.to_string()))
+            .await;
+        assert_eq!(written.status, 201, "{written:?}");
+    }
+    // The server deletes the journal rows of these writes after its answers.
+    let is_journal_row = |row: &Entity| row.key().row().starts_with("~~j_");
+    while rows(&store, "Staff").await.iter().any(is_journal_row) {
+        tokio::task::yield_now().await;
+    }
+    let before = (rows(&store, "Staff").await, rows(&store, "Entries").await);
+    let guest = sas("staff", "raud", ["own", "", "own", ""]);
+    for (property, value) in [
+        ("Row", "met"),
+        ("List", "met"),
+        ("Near", "met"),
+        ("Near", "first"),
+        ("Badge", "met"),
+        ("Leads", "met"),
+    ] {
+        let new = json!({ "PartitionKey": "own", "RowKey": "2", property: value });
+        let changed = json!({ property: value }).to_string();
+        let existing = "Staff(PartitionKey='own',RowKey='1')";
+        for ask in [
+            Ask::new("POST", "Staff").json(new.to_string()),
+            Ask::new("PUT", "Staff(PartitionKey='own',RowKey='2')").json(new.to_string()),
+            Ask::new("MERGE", existing).json(changed.clone()),
+            Ask::new("PUT", existing).json(changed.clone()),
+        ] {
+            let refused = client.owner(ask.clone()).await;
+            assert_eq!(
+                refused.refusal(),
+                (409, "EntityAlreadyExists"),
+                "{property} {refused:?}"
+            );
+            let path = format!("{}?{guest}", ask.path);
+            let refused = client.plain(Ask { path, ..ask }).await;
+            assert_eq!(
+                refused.refusal(),
+                (409, "EntityAlreadyExists"),
+                "{property} {refused:?}"
+            );
+            assert!(refused.body.contains("is taken"), "{refused:?}");
+        }
+    }
+    let after = (rows(&store, "Staff").await, rows(&store, "Entries").await);
+    assert_eq!(
+        after, before,
+        "nothing is written, and no journal row stays"
+    );
+    let swept = handle
+        .journal()
+        .sweep(&[name("Entries")], Duration::ZERO)
+        .await
+        .unwrap();
+    assert_eq!((swept.applied, swept.failed, swept.left), (0, 0, 0));
+    let free = json!({ "PartitionKey": "own", "RowKey": "2", "Row": "2", "List": "free", "Near": "2", "Badge": "2" });
+    let written = client.plain(insert("Staff", &free, &guest)).await;
+    assert_eq!(written.status, 201, "{written:?}");
 }
 
 /// The text of a conflict names the index, and no other entity, also to a credential that reads every row.

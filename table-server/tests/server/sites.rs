@@ -44,6 +44,29 @@ async fn to_host(server: &Server, host: &str, ask: Ask) -> Reply {
     read(&answer).unwrap()
 }
 
+/// Two headers of a name may be read differently by a proxy and by the server.
+#[tokio::test]
+async fn a_request_with_two_hosts_or_origins_is_refused() {
+    let server = start(Account::emulator(), |builder| builder).await;
+    let list = || Ask::new("GET", "abc()");
+    let own = "http://127.0.0.1:10002";
+    for ask in [
+        list().with("Host", "127.0.0.1:10002"),
+        list().with("Host", "evil.example"),
+        list().with("Origin", own).with("Origin", own),
+        list()
+            .with("Origin", own)
+            .with("Origin", "http://evil.example"),
+        list()
+            .with("Sec-Fetch-Site", "none")
+            .with("Sec-Fetch-Site", "cross-site"),
+        list().with("Authorization", "SharedKeyLite a:b"),
+    ] {
+        let reply = to_host(&server, "127.0.0.1:10002", ask).await;
+        assert_eq!(reply.refusal(), (400, "InvalidHeaderValue"), "{reply:?}");
+    }
+}
+
 /// A site can give its own name the address 127.0.0.1; its page then sends this name.
 #[tokio::test]
 async fn the_emulators_account_answers_to_names_of_this_machine() {

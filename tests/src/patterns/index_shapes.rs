@@ -361,7 +361,7 @@ pub(crate) async fn two_entities_with_one_entry_key_are_refused(harness: &Harnes
             assert_eq!(found.key().row(), "0001");
         };
         first().await;
-        // The second entity is deleted, which finishes its write. The entry belongs to the first entity.
+        // The second entity is deleted. The entry belongs to the first entity.
         people
             .modify(&key("p", "0002"), |_| Ok(None))
             .await
@@ -403,7 +403,7 @@ pub(crate) async fn tables_share_a_table_of_entries(harness: &Harness) {
         .upsert(person(1, "oslo", 3))
         .await
         .expect("another key");
-    // The journal row of the refused entry stayed. Its recovery removes the entry that the entity had before.
+    // The write of the refused entity has removed the entry that the entity had before.
     others
         .journal()
         .sweep(&[], Duration::ZERO)

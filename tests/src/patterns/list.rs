@@ -277,6 +277,7 @@ macro_rules! pattern_behaviours {
             }
             planted {
                 a_planted_definition_changes_no_other_table (virtual_time)
+                a_row_in_the_way_leaves_no_unfinished_write (virtual_time)
                 an_entry_changes_only_its_own_row (virtual_time)
                 a_damaged_manifest_stops_no_read_and_no_write
             }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::{TryStreamExt as _, stream};
 use table_core::manifest::{IndexState, Manifest, StoredIndex, WriteTarget};
-use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
-use table_core::store::{Operation, TableStoreExt as _};
+use table_core::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, TableName};
+use table_core::store::{Operation, Outcome, TableStoreExt as _};
 use table_patterns::index::{
-    BulkInsert, Index, IndexedEntities, Payload, Placement, ScrubMode, Trust,
+    BulkInsert, Index, IndexedEntities, Payload, Placement, ScrubMode, Shape, Trust,
 };
 
 use super::index_lists::changing;
@@ -48,10 +48,13 @@ impl<'a> Planted<'a> {
         put.expect("a row of a legal key");
     }
 
+    fn elsewhere(&self) -> Placement {
+        Placement::OtherTable(self.victim.clone())
+    }
+
     /// An index that puts a whole entity at any key of the other table that the entity names.
     fn index(&self) -> Index {
-        let elsewhere = Placement::OtherTable(self.victim.clone());
-        Index::keyed("ev", elsewhere, "{Tp}", "{Tr}")
+        Index::keyed("ev", self.elsewhere(), "{Tp}", "{Tr}")
             .expect("a template")
             .with_payload(Payload::Full)
     }
@@ -228,6 +231,68 @@ pub(crate) async fn an_entry_changes_only_its_own_row(harness: &Harness) {
     );
     guests.drop_index("ev").await.expect("a removal");
     assert_eq!(world.victims().await, before);
+}
+
+/// A row in the way of an entry leaves no journal row, keeps no other entry of the write back, and is named by a scrub. A scrub adds the entry
+/// when the row is gone.
+pub(crate) async fn a_row_in_the_way_leaves_no_unfinished_write(harness: &Harness) {
+    for shape in [Shape::Row, Shape::LIST] {
+        let world = Planted::new(harness).await;
+        let guests = world
+            .open(vec![
+                Index::keyed("ev", world.elsewhere(), "{Tp}", "{Tr}")
+                    .expect("a template")
+                    .with_shape(shape.clone()),
+                Index::keyed("more", world.elsewhere(), "more", "{Tr}").expect("a template"),
+            ])
+            .await;
+        let before = world.victims().await;
+        let error = guests
+            .insert(pointing("1", "old"))
+            .await
+            .expect_err("a row in the way");
+        assert!(error.is_key_collision(), "{error}");
+        assert_eq!(error.outcome(), Outcome::Applied, "{error}");
+        let now = world.victims().await;
+        assert!(before.iter().all(|row| now.contains(row)));
+        assert_eq!(now.len(), before.len() + 1, "the entry of the other index");
+        let rows = harness
+            .store()
+            .query_all(&world.guest, &Default::default())
+            .await
+            .expect("rows");
+        let journal = rows.iter().find(|row| row.key().row().starts_with("~~j_"));
+        assert!(journal.is_none(), "{shape:?}: {journal:?}");
+        let swept = guests
+            .journal()
+            .sweep(std::slice::from_ref(&world.victim), Duration::ZERO)
+            .await
+            .expect("a sweep");
+        assert_eq!((swept.applied, swept.failed, swept.left), (0, 0, 0));
+        for mode in [ScrubMode::Report, ScrubMode::Repair] {
+            let scrub = guests.scrub("ev", mode).await.expect("a scrub");
+            assert_eq!(
+                (scrub.taken_keys, scrub.missing),
+                (1, 0),
+                "{shape:?} {mode:?}"
+            );
+        }
+        harness
+            .store()
+            .write(&world.victim, Operation::Delete(key("old"), IfMatch::Any))
+            .await
+            .expect("a removal");
+        let scrub = guests
+            .scrub("ev", ScrubMode::Repair)
+            .await
+            .expect("a scrub");
+        assert_eq!((scrub.taken_keys, scrub.missing), (0, 1), "{shape:?}");
+        let scrub = guests
+            .scrub("ev", ScrubMode::Report)
+            .await
+            .expect("a scrub");
+        assert_eq!((scrub.taken_keys, scrub.missing), (0, 0), "{shape:?}");
+    }
 }
 
 pub(crate) async fn a_damaged_manifest_stops_no_read_and_no_write(harness: &Harness) {

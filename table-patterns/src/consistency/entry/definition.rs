@@ -65,7 +65,9 @@ impl Index {
     /// include the entity's own key, so that two entities never have the same entry, not even at different
     /// times. A write whose entry collides with an entry of another entity fails with
     /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision). With a local entry, nothing is written.
-    /// With a remote entry, the entity is written, its entry is not, and the outcome of the error is *applied*.
+    /// With a remote entry, the entity is written, its entry is not, and the outcome of the error is *applied*. The same holds where a row of
+    /// another index, or an entity, is at the key. A [scrub](crate::index::IndexedEntities::scrub) reports the key, and adds the entry after the
+    /// other row is gone. A store that is [served](table_core::store::LocalWriters::serve) refuses such a write before anything is written.
     /// A table of entries may serve the entities of several tables: a row there names the table of its entity. It must exist, and
     /// the program that declares the index gives its consent (`docs/manifest.md`).
     pub fn new(

@@ -11,8 +11,9 @@ use table_core::typed::Schema;
 use super::rows::IndexedRows;
 use super::states::set::IndexSet;
 use crate::blobs::check_no_blob;
+use crate::entry::shared::Holder;
 use crate::entry::{Maintainer as _, Placement};
-use crate::journal::{Acknowledge, Change, Committed, Entries, Holder, Journal, Moved, as_read};
+use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Moved, as_read};
 use crate::rows::own_key_error;
 
 /// Changes entities with their entries.
@@ -292,9 +293,7 @@ fn obstacles(error: &Error, changes: &[Change]) -> Vec<Key> {
         return Vec::new();
     }
     if error.is_unique_violation() || error.is_key_collision() {
-        let cause =
-            std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Holder>());
-        return cause.map(|holder| holder.0.clone()).into_iter().collect();
+        return Holder::of(error).cloned().into_iter().collect();
     }
     if error.is_already_exists() {
         let inserted = changes.iter().filter(|change| change.old().is_none());

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::BoxFuture;
 use table_core::model::{ETag, PartitionKey, TableName};
-use table_core::store::{Operation, Result};
+use table_core::store::{Error, Operation, Result};
 use tokio::time::Instant;
 
 use super::entity_table::{EntityTable, States, Wanted};
@@ -169,6 +169,7 @@ impl Step {
 struct StepsTaken {
     wanted: Option<Wanted>,
     taken: BTreeSet<usize>,
+    collisions: Vec<Error>,
 }
 
 impl StepsTaken {
@@ -177,16 +178,52 @@ impl StepsTaken {
         if self.wanted.as_ref() != Some(wanted) {
             *self = Self {
                 wanted: Some(wanted.clone()),
-                taken: BTreeSet::new(),
+                ..Self::default()
             };
         }
         &self.taken
+    }
+
+    /// The end of an applied write.
+    fn applied(self, row: &JournalRow) -> AppliedRow {
+        AppliedRow {
+            row: row.clone(),
+            collisions: self.collisions,
+        }
+    }
+}
+
+/// A journal row that is applied and can be [cleared](JournalRows::clear).
+#[derive(Debug)]
+pub(super) struct AppliedRow {
+    pub(super) row: JournalRow,
+    /// The key collisions of entries that were left out, because their rows belong to others. The journal row does not wait for these rows:
+    /// they may stay for ever. A scrub reports the entries, and adds them when their rows are gone.
+    pub(super) collisions: Vec<Error>,
+}
+
+/// The end of a step.
+struct StepEnd {
+    /// Whether all of the step was sent.
+    all_sent: bool,
+    /// The errors of the entries that were left out.
+    collisions: Vec<Error>,
+}
+
+impl From<bool> for StepEnd {
+    fn from(all_sent: bool) -> Self {
+        Self {
+            all_sent,
+            collisions: Vec::new(),
+        }
     }
 }
 
 /// The end of the steps that one lane has taken.
 struct LaneEnd {
     taken: Vec<usize>,
+    /// The errors of the entries that the steps have left out.
+    collisions: Vec<Error>,
     /// The entities as the lane has read them last.
     states: States,
     round: Result<Round>,
@@ -204,8 +241,7 @@ pub(super) struct Applier<'a> {
 }
 
 impl Applier<'_> {
-    /// Applies a journal row under a lease. Returns the row that can be [cleared](JournalRows::clear); `None` if the write
-    /// is pending. Stops before the lease ends, or after an ambiguous outcome, and leaves
+    /// Applies a journal row under a lease. `None` if the write is pending. Stops before the lease ends, or after an ambiguous outcome, and leaves
     /// the journal row: the evidence must outlive every request that may still take effect. A request that an adapter
     /// holds back is dropped at the end of the lease.
     pub(super) async fn apply(
@@ -214,7 +250,7 @@ impl Applier<'_> {
         states: States,
         known: &Known,
         lease: Lease,
-    ) -> Result<Option<JournalRow>> {
+    ) -> Result<Option<AppliedRow>> {
         let applied = self.apply_rounds(row, states, known, lease);
         self.within(lease, applied).await.unwrap_or(Ok(None))
     }
@@ -230,7 +266,7 @@ impl Applier<'_> {
         mut states: States,
         known: &Known,
         lease: Lease,
-    ) -> Result<Option<JournalRow>> {
+    ) -> Result<Option<AppliedRow>> {
         // After a lost answer the versions are unknown. Two unknown versions would look equal after the
         // round, and the entity may be gone by now (`KnownVersions`).
         if !states.are_known() {
@@ -278,7 +314,7 @@ impl Applier<'_> {
             if round == Round::Done {
                 states.read_all_again(self.entities).await?;
                 if states.versions() == used {
-                    return Ok(Some(row.clone()));
+                    return Ok(Some(taken_steps.applied(row)));
                 }
             }
             // The round has changed the unique rows, so their versions from before the commit are used up.
@@ -310,6 +346,7 @@ impl Applier<'_> {
         // All lanes end before the round does: a request of this round must not arrive in the next one.
         for end in self.entities.all_of(work.collect()).await {
             taken_steps.taken.extend(end.taken);
+            taken_steps.collisions.extend(end.collisions);
             let lane = end.round?;
             // The states of one lane are enough: the next round writes every key again, and ends with a read
             // of all entities.
@@ -328,9 +365,12 @@ impl Applier<'_> {
         input: RoundInput<'_>,
         mut states: States,
     ) -> LaneEnd {
-        let mut taken = Vec::with_capacity(lane.len());
+        let (mut taken, mut collisions) = (Vec::with_capacity(lane.len()), Vec::new());
         for (number, step) in lane {
-            let sent = self.take_step(step, input, &mut states).await;
+            let (sent, left_out) = match self.take_step(step, input, &mut states).await {
+                Ok(end) => (Ok(end.all_sent), end.collisions),
+                Err(error) => (Err(error), Vec::new()),
+            };
             let mut round = Round::after(sent);
             // Compare after every step, not only at the end. An entity that was deleted and inserted during the round
             // may be absent again at its end; only the reads in between show that.
@@ -343,26 +383,29 @@ impl Applier<'_> {
             if !matches!(round, Ok(Round::Done)) {
                 return LaneEnd {
                     taken,
+                    collisions,
                     states,
                     round,
                 };
             }
             taken.push(number);
+            collisions.extend(left_out);
         }
         LaneEnd {
             taken,
+            collisions,
             states,
             round: Ok(Round::Done),
         }
     }
 
-    /// Takes one step. Returns whether all of the step was sent.
+    /// Takes one step. Leaves out the entries whose rows belong to others.
     async fn take_step(
         &self,
         step: Step,
         input: RoundInput<'_>,
         states: &mut States,
-    ) -> Result<bool> {
+    ) -> Result<StepEnd> {
         let RoundInput {
             row,
             wanted,
@@ -374,27 +417,52 @@ impl Applier<'_> {
             Step::Rows { to, mut operations } => {
                 // `OwnEntries`: a step reads the owner of a row before it changes or deletes the row. A newer definition of the
                 // index may have made a key unique since the write was planned. Then rule U decides about the row, and not this step.
-                let reserved = self
+                let left_out = self
                     .remote
                     .on_own_rows(&to.0, &mut operations, states)
                     .await?;
-                for at in reserved {
+                for at in left_out.unique {
                     if !limits.may_send() {
-                        return Ok(false);
+                        return Ok(false.into());
                     }
                     self.unique.settle(&at, By::Applier(row.id), states).await?;
                 }
-                self.remote
-                    .put_rows(&to, &mut operations, states, || limits.may_send())
-                    .await
+                let mut collisions = left_out.collisions;
+                loop {
+                    let put = self
+                        .remote
+                        .put_rows(&to, &mut operations, states, || limits.may_send());
+                    match put.await {
+                        Err(error) if error.is_key_collision() => collisions.push(error),
+                        sent => {
+                            let all_sent = sent?;
+                            return Ok(StepEnd {
+                                all_sent,
+                                collisions,
+                            });
+                        }
+                    }
+                }
             }
             // Read and written under its ETag (`SharedInVersion`): other writers change the same row.
-            Step::Shared(merge) => self.remote.merge(&merge, || limits.may_send()).await,
-            Step::Unique(_) if !limits.may_send() => Ok(false),
+            Step::Shared(merge) => {
+                match self
+                    .remote
+                    .merge(&merge, states, || limits.may_send())
+                    .await
+                {
+                    Err(error) if error.is_key_collision() => Ok(StepEnd {
+                        all_sent: true,
+                        collisions: vec![error],
+                    }),
+                    sent => sent.map(StepEnd::from),
+                }
+            }
+            Step::Unique(_) if !limits.may_send() => Ok(false.into()),
             Step::Unique(at) => {
                 self.apply_unique(&at, row.id, states, wanted, known)
                     .await?;
-                Ok(true)
+                Ok(true.into())
             }
         }
     }

@@ -204,6 +204,12 @@ impl States {
             .find(|e| e.location == *at))
     }
 
+    /// Whether one entity has an entry at a location. Also if its entries cannot be derived, for example because it is of a later schema
+    /// version: then another program may know that it has the entry.
+    pub(super) fn may_have(&self, entities: &EntityTable, key: &Key, at: &Location) -> bool {
+        !matches!(self.entry_at(entities, key, at), Ok(None))
+    }
+
     /// The entry of any of the entities at a location, as far as they are known.
     pub(super) fn held_at(&self, entities: &EntityTable, at: &Location) -> Result<Option<Entry>> {
         for key in self.0.keys() {

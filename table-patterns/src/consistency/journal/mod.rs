@@ -51,13 +51,14 @@
 //! - Between steps 4 and 7 an entry may be missing or stale. A lookup that reads entities (references,
 //!   [`Trust::Entity`](crate::index::Trust), `Lookup::verified`) leaves a stale entry out. A lookup that reads entries alone (`payload = full` or
 //!   `fields(…)`, the default) returns it.
-//! - Step 5 finds an entry whose key another entity has: the error says *applied* and has both entities, and the journal row stays. The
-//!   same holds for a unique value; in a complete index only a foreign write to the index's rows can cause it.
+//! - Step 5 finds a row that is not an entry of this index at the key of an entry, or the entry of another entity that still has the key: the
+//!   error says *applied* and names the row. The other entries are written, and the journal row is deleted, because the row in the way may
+//!   stay for ever. A sweep that finds the row has the entry in its report. A scrub reports the key as taken, and adds the entry when the row is
+//!   gone. A store that is [served](table_core::store::LocalWriters::serve) is asked before step 2, and nothing is written.
+//! - Step 5 finds that another entity has a unique value: the error says *applied*, and the journal row stays. In a complete index only a
+//!   foreign write to the index's rows can cause it.
 //! - A process that is paused *inside* a request for longer than the longest life of a request can leave a stale entry until the next
 //!   scrub.
-//! - After the first collision of entry keys, entries are read before they are changed or removed. Two kinds of process can still overwrite
-//!   the entry of another entity until the next scrub: one that has not read the index states since the collision (for at most
-//!   [`cache`](crate::index::IndexOptions::cache)), and one that changes the refused entity before its entry was tried.
 //!
 //! # Assumptions
 //! - Clocks measure durations and are never compared between machines. Uniqueness and commits depend on ETags and abort rows. Durations
@@ -97,6 +98,8 @@
 //! | the same without a queue | 3 + 1 per remote partition |
 //! | the same, [left to workers](Acknowledge::Committed) | 3 and the renewal of the ticket |
 //! | a remote entry that is changed or removed: its row is read first, because another entity or index may have it | + 1 |
+//! | a remote entry whose new key has the entry of another entity: the row, that entity, the row again if that entity has given it up | + 3 |
+//! | each row of a remote entry that a write adds or changes, in a store that is [served](table_core::store::LocalWriters::serve): its row is read before the commit | + 1 |
 //! | a unique key that is added: reserve, settle | + 2 |
 //! | a unique key that is removed: read before the commit, delete | + 2 |
 //! | a unique key that stays while its payload changes (with a full payload on every change): read before the commit, write | + 2 |
@@ -151,7 +154,7 @@ pub(crate) use self::mark::{as_read, is_marked};
 pub(crate) use self::moving::{MoveAttempt, Moved};
 use self::moving::{Mover, Moves};
 use self::plan::Planner;
-pub(crate) use self::plan::{Holder, violation};
+pub(crate) use self::plan::violation;
 pub use self::recover::RecoveryProgress;
 use self::recover::UnfinishedWrites;
 use self::remote_rows::RemoteRows;

@@ -1,7 +1,6 @@
 //! The plan of a write: everything that it will send, computed before the first request.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use table_core::engine::check_operation;
 use table_core::manifest::{IndexState, index_name};
@@ -15,7 +14,7 @@ use super::mark::Mark;
 use super::row::AffectedKey;
 use super::row::WriteId;
 use super::unique;
-use crate::entry::shared::{Merge, apply_copy, key_collision, without_copies};
+use crate::entry::shared::{Holder, Merge, apply_copy, held_by, without_copies};
 use crate::entry::{Derived, Entry, EntryDiff, Location, Permission, Shape};
 use crate::rows::encrypted::marked;
 
@@ -36,6 +35,10 @@ pub(super) struct Plan {
     pub(super) affected: Vec<AffectedKey>,
     /// The source of a move from another partition, as it was read, without a mark.
     pub(super) source: Option<Entity>,
+    /// The remote entries of the new states that have rows of their own and are not unique. No process reserves their rows.
+    pub(super) plain: Vec<Entry>,
+    /// Changes of remote rows that hold the entries of several entities.
+    pub(super) remote_shared: Vec<Merge>,
     /// Remote unique entries that pass from one entity of the write to another: the entry of the first entity, and
     /// the key of the second.
     pub(super) passed: Vec<(Entry, Key)>,
@@ -139,6 +142,12 @@ impl Planner<'_> {
                 .flat_map(Merge::each)
                 .map(AffectedKey::shared),
         );
+        let (unique, plain) = std::mem::take(&mut remote.put)
+            .into_iter()
+            .partition(|(entry, _)| entry.unique);
+        remote.put = unique;
+        let plain: Vec<_> = plain;
+        let plain = plain.into_iter().map(|(entry, _)| entry).collect();
         let (gained, passed, seen) = unique_keys(remote);
         let made = Instant::now();
         let plan = Plan {
@@ -150,6 +159,8 @@ impl Planner<'_> {
             shared,
             affected,
             source: None,
+            plain,
+            remote_shared,
             passed,
             gained,
             seen,
@@ -420,7 +431,7 @@ fn affected(remote: &EntryDiff) -> Vec<AffectedKey> {
 }
 
 /// The unique entries to reserve, those that pass from one entity of the write to another, and the keys of those that
-/// are lost or get another payload.
+/// are lost or get another payload. The entries that are put are unique ones.
 ///
 /// Each of them is prepared before the commit: a reservation decides between two writers of a value; a pair names both entities, so that no
 /// process takes the value between them; and the version of a row that is changed or removed is read while the old entity still has the
@@ -429,7 +440,7 @@ fn unique_keys(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>, Vec<Locatio
     let (mut gained, mut passed) = (Vec::new(), Vec::new());
     let lost = remote.removed.iter().filter(|entry| entry.unique);
     let mut seen: Vec<_> = lost.map(|entry| entry.location.clone()).collect();
-    for (entry, old) in remote.put.into_iter().filter(|(entry, _)| entry.unique) {
+    for (entry, old) in remote.put {
         match old.filter(|old| old.unique) {
             Some(old) if old.owner == entry.owner => seen.push(entry.location),
             Some(old) => passed.push((old, entry.owner)),
@@ -475,24 +486,12 @@ fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
     ))
 }
 
-/// The cause of an error of a taken key: the entity that has the key. Its text does not name the entity, as the text of the error does not.
-#[derive(Debug)]
-pub(crate) struct Holder(pub(crate) Key);
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("another entity")
-    }
-}
-
-impl std::error::Error for Holder {}
-
 /// The error of an entry whose key another entity has.
 pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
-    let holder = Holder(owner.clone());
     if !entry.unique {
-        return key_collision(&entry.index, &entry.location.key, owner).with_source(holder);
+        return held_by(&entry.index, &entry.location.key, owner);
     }
+    let holder = Holder(owner.clone());
     let (index, key) = (
         index_name(&entry.index).to_owned(),
         entry.location.key.to_string(),

@@ -10,7 +10,7 @@ use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 use tokio::time::{sleep, timeout};
 
-use super::apply::{Applier, Entries, Known};
+use super::apply::{AppliedRow, Applier, Entries, Known};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing};
 use super::mark::separate_mark;
@@ -28,6 +28,23 @@ pub enum RecoveryProgress {
     Done,
     /// Try again after this time.
     Later(Duration),
+}
+
+/// The end of the work on a journal row.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) progress: RecoveryProgress,
+    /// The key collisions of entries that were left out of a finished write.
+    pub(super) collisions: Vec<Error>,
+}
+
+impl From<RecoveryProgress> for Finished {
+    fn from(progress: RecoveryProgress) -> Self {
+        Self {
+            progress,
+            collisions: Vec::new(),
+        }
+    }
 }
 
 /// The writes that their writers have not finished.
@@ -140,7 +157,11 @@ impl UnfinishedWrites<'_> {
             Some(slots) => slots.release_while(watch).await,
             None => watch.await,
         }
-        self.finish(row).await
+        let finished = self.finish(row).await?;
+        for error in &finished.collisions {
+            tracing::warn!(%error, "the recovery of a write has left an entry out: a scrub adds the entry when its row is free");
+        }
+        Ok(finished.progress)
     }
 
     /// Waits for the longer of the row's lease and this process's own. Does not wait for a row without a lease: its
@@ -189,7 +210,7 @@ impl UnfinishedWrites<'_> {
     }
 
     /// Claims and applies a journal row that was watched since it was read.
-    pub(super) async fn finish(&self, row: JournalRow) -> Result<RecoveryProgress> {
+    pub(super) async fn finish(&self, row: JournalRow) -> Result<Finished> {
         // From before the claim until the end: a recovery that reads the row after the claim waits for this one.
         let _work = self
             .entities
@@ -200,20 +221,23 @@ impl UnfinishedWrites<'_> {
         // that process it ends later than for this one.
         let lease = Lease::start(self.timing);
         let Some(row) = self.rows.claim(row, self.timing.lease()).await? else {
-            return Ok(self.later());
+            return Ok(self.later().into());
         };
         let mut states = States::new(row.owners()?);
         states.read_all_again(self.entities).await?;
-        let Some(row) = self
+        let Some(AppliedRow { row, collisions }) = self
             .applier
             .apply(&row, states, &Known::new(), lease)
             .await?
         else {
-            return Ok(self.later());
+            return Ok(self.later().into());
         };
         match self.applier.clear(&row, lease).await? {
-            Entries::Applied => Ok(RecoveryProgress::Done),
-            Entries::Pending => Ok(self.later()),
+            Entries::Applied => Ok(Finished {
+                progress: RecoveryProgress::Done,
+                collisions,
+            }),
+            Entries::Pending => Ok(self.later().into()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
@@ -11,7 +12,9 @@ use tokio::time::sleep;
 use super::entity_table::{EntityTable, States};
 use super::row::AffectedKey;
 use crate::entry::row_properties::is_unique_row;
-use crate::entry::shared::{Merge, Prepared, SharedRows, contended, key_collision};
+use crate::entry::shared::{
+    Holder, Merge, Prepared, SharedRows, contended, held_by, key_collision,
+};
 use crate::entry::{Entry, Location};
 use crate::rows::{accept_applied, random_pause};
 
@@ -21,6 +24,17 @@ enum OnRow {
     Operation(Operation),
     /// The row has become a unique row: rule U decides.
     Unique,
+    /// Nothing, because the row belongs to another entity or index.
+    Collision(Error),
+}
+
+/// The operations of a step that are not sent as they were planned.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    /// Rows that have become unique rows: rule U decides about them.
+    pub(super) unique: Vec<Location>,
+    /// The errors of entries whose rows belong to others.
+    pub(super) collisions: Vec<Error>,
 }
 
 /// Attempts with a shared row that other writers change.
@@ -51,6 +65,9 @@ impl RemoteRows<'_> {
 
     /// Writes plain entries as [`put_while`](Self::put_while) does, for the entities of one write, which are in `states`: a row that belongs
     /// to one of them may be taken over when that entity is deleted.
+    ///
+    /// # Errors
+    /// A row belongs to another entity: its operation is no longer in `operations`, and the caller can go on with the others.
     pub(super) async fn put_rows(
         &self,
         to: &(TableName, PartitionKey),
@@ -109,11 +126,20 @@ impl RemoteRows<'_> {
                 match self.removal(table, key, states).await? {
                     Some(OnRow::Operation(delete)) => operations[failed] = delete,
                     // A unique row: the write that has made it one is responsible for it.
-                    Some(OnRow::Unique) | None => drop(operations.remove(failed)),
+                    Some(OnRow::Unique | OnRow::Collision(_)) | None => {
+                        operations.remove(failed);
+                    }
                 }
             }
             Operation::Insert(row) if error.is_already_exists() => {
-                operations[failed] = self.put(table, row, states).await?;
+                match self.put(table, row, states).await {
+                    Ok(put) => operations[failed] = put,
+                    Err(error) if error.is_key_collision() => {
+                        operations.remove(failed);
+                        return Err(error);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Operation::Replace(row, _)
                 if error.is_precondition_failed() || error.is_entity_not_found() =>
@@ -125,29 +151,80 @@ impl RemoteRows<'_> {
         Ok(())
     }
 
-    /// The operation that writes an entry over the row that is there. 1 request.
+    /// The operation that writes an entry over the row that is there. 1 request, and 1 more if the row is an entry of another entity.
     ///
     /// # Errors
-    /// The row is not an entry of this index of the same entity: it belongs to another entity, to another index, or to the index
-    /// of another table, or it is an entity.
+    /// A key collision: the row belongs to another entity that still has the entry, to another index, or to the index of another table, or it
+    /// is an entity.
     async fn put(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<Operation> {
         let Some(row) = self.entities.store.get(table, wanted.key(), None).await? else {
             return Ok(Operation::Insert(wanted.clone()));
         };
         let index = Entry::index_of(wanted).unwrap_or_default();
-        let collision = |owner: &Key| key_collision(index, row.key(), owner);
         let Some(owner) = self.entities.owner_of_entry(table, &row) else {
-            return Err(collision(row.key()));
+            return Err(key_collision(index, row.key(), row.key()));
         };
         // Of another generation of the index: an earlier one may have left the row.
         let is_of_index =
             Entry::index_of(&row).is_some_and(|of| index_name(of) == index_name(index));
         let is_gone = states.contains(&owner) && states.get(&owner).is_none();
         let is_own = is_of_index && owner == Entry::owner_of(wanted)?;
-        if !is_gone && !is_own {
-            return Err(collision(&owner));
+        // The row is read before its owner, and written in the version that was read: an owner that gets the entry again meets the new row.
+        let is_free = is_gone
+            || is_own
+            || (is_of_index
+                && !is_unique_row(&row)
+                && !self.has_entry(table, row.key(), &owner, states).await?);
+        if !is_free {
+            return Err(held_by(index, row.key(), &owner));
         }
         Ok(Operation::Replace(wanted.clone(), row.version()?))
+    }
+
+    /// Whether an entity has an entry at a row. No request for an entity of the write, otherwise 1.
+    async fn has_entry(
+        &self,
+        table: &TableName,
+        row: &Key,
+        owner: &Key,
+        states: &States,
+    ) -> Result<bool> {
+        let at = Location {
+            table: table.clone(),
+            key: row.clone(),
+        };
+        if states.contains(owner) {
+            return Ok(states.may_have(self.entities, owner, &at));
+        }
+        let mut owners = States::new(vec![owner.clone()]);
+        owners.read_again(self.entities, owner).await?;
+        Ok(owners.may_have(self.entities, owner, &at))
+    }
+
+    /// Checks before the commit of a write that the rows of its new entries are free, or belong to the entities of the write. `states` has the
+    /// entities as the write will leave them. 1 request for each row, and 1 more for the row of another entity.
+    ///
+    /// # Errors
+    /// A key collision.
+    pub(super) async fn check_free(
+        &self,
+        rows: &[Entry],
+        shared: &[Merge],
+        states: &States,
+    ) -> Result<()> {
+        let rows = rows.iter().map(|entry| {
+            Box::pin(async move {
+                let row = entry.to_entity();
+                self.put(&entry.location.table, &row, states)
+                    .await
+                    .map(drop)
+            }) as BoxFuture<'_, Result<()>>
+        });
+        let shared = shared
+            .iter()
+            .map(|merge| Box::pin(self.shared.check(merge)) as BoxFuture<'_, Result<()>>);
+        let checked = self.entities.all_of(rows.chain(shared).collect()).await;
+        checked.into_iter().collect()
     }
 
     /// The deletion of a row, if the row belongs to an entity of the write. 1 request.
@@ -177,17 +254,13 @@ impl RemoteRows<'_> {
     }
 
     /// Brings the changes and deletions of rows to the rows that are there. A row that is not there is inserted or left out. A
-    /// row of another entity, or of an index of another table, is not deleted. Returns the keys of rows that have become
-    /// unique rows: rule U decides about them. 1 request per change and deletion.
-    ///
-    /// # Errors
-    /// A row to change belongs to another entity or index.
+    /// row of another entity, or of an index of another table, is neither changed nor deleted. 1 request per change and deletion.
     pub(super) async fn on_own_rows(
         &self,
         table: &TableName,
         operations: &mut Vec<Operation>,
         states: &States,
-    ) -> Result<Vec<Location>> {
+    ) -> Result<LeftOut> {
         let reads: Vec<_> = operations
             .iter()
             .map(|operation| self.on_own_row(table, operation, states))
@@ -196,12 +269,13 @@ impl RemoteRows<'_> {
             .buffered(self.entities.parallel_requests())
             .try_collect()
             .await?;
-        let (mut kept, mut reserved) = (Vec::with_capacity(found.len()), Vec::new());
+        let (mut kept, mut left_out) = (Vec::with_capacity(found.len()), LeftOut::default());
         for (operation, found) in operations.iter().zip(found) {
             match found {
                 Some(OnRow::Operation(operation)) => kept.push(operation),
+                Some(OnRow::Collision(error)) => left_out.collisions.push(error),
                 Some(OnRow::Unique) => {
-                    reserved.push(Location {
+                    left_out.unique.push(Location {
                         table: table.clone(),
                         key: operation.key().clone(),
                     });
@@ -210,7 +284,7 @@ impl RemoteRows<'_> {
             }
         }
         *operations = kept;
-        Ok(reserved)
+        Ok(left_out)
     }
 
     async fn on_own_row(
@@ -221,23 +295,39 @@ impl RemoteRows<'_> {
     ) -> Result<Option<OnRow>> {
         match operation {
             Operation::Delete(key, _) => self.removal(table, key, states).await,
-            Operation::InsertOrReplace(row) => self
-                .put(table, row, states)
-                .await
-                .map(|put| Some(OnRow::Operation(put))),
+            Operation::InsertOrReplace(row) => match self.put(table, row, states).await {
+                Err(error) if error.is_key_collision() => Ok(Some(OnRow::Collision(error))),
+                put => put.map(|put| Some(OnRow::Operation(put))),
+            },
             // An insert needs no read: it fails if the row exists.
             other => Ok(Some(OnRow::Operation(other.clone()))),
         }
     }
 
-    /// Applies the change of one shared row. Asks `may_send` before each write. 2 requests, repeated after conflicts.
+    /// Applies the change of one shared row for the entities of one write, which are in `states`. Asks `may_send` before each write. 2 requests,
+    /// repeated after conflicts.
+    ///
+    /// # Errors
+    /// A key collision: the row belongs to another index or entity. A conflict if that entity has given the row up, but is still in it: the
+    /// journal row of its write leads an applier to the row.
     pub(super) async fn merge(
         &self,
         merge: &Merge,
+        states: &States,
         may_send: impl Fn() -> bool + Send,
     ) -> Result<bool> {
         for round in 0..ROUNDS {
-            let prepared = self.shared.prepare(merge).await?;
+            let prepared = match self.shared.prepare(merge).await {
+                Err(error) if error.is_key_collision() => {
+                    let (at, holder) = (&merge.at, Holder::of(&error));
+                    let is_held = match holder {
+                        Some(owner) => self.has_entry(&at.table, &at.key, owner, states).await?,
+                        None => true,
+                    };
+                    return Err(if is_held { error } else { contended(at) });
+                }
+                prepared => prepared?,
+            };
             if prepared.operations.is_empty() {
                 return Ok(true);
             }

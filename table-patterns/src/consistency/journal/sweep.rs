@@ -38,12 +38,17 @@ pub struct SweepReport {
     pub released: usize,
     /// Marks of uncommitted moves that the sweep has removed.
     pub moves_given_up: usize,
+    /// Entries of applied writes that the sweep has left out, because rows of others have their keys. A scrub reports them as
+    /// [taken keys](crate::index::ScrubReport::taken_keys), and adds them when the rows are gone.
+    pub collisions: usize,
+    /// The first 100 of these entries: the key of the journal row, and the error with the key of the entry.
+    pub collided: Vec<(Key, Error)>,
 }
 
-/// The number of rows in a report.
-const LISTED: usize = 100;
-
 impl SweepReport {
+    /// The number of rows in a report.
+    pub(crate) const LISTED: usize = 100;
+
     /// The value of a result. An error is traced and counted.
     fn unless_failed<T>(&mut self, key: &Key, result: Result<T>) -> Option<T> {
         let error = match result {
@@ -52,10 +57,21 @@ impl SweepReport {
         };
         tracing::warn!(%error, row = %key, "the recovery of a row failed; the next sweep tries again");
         self.failed += 1;
-        if self.failures.len() < LISTED {
+        if self.failures.len() < Self::LISTED {
             self.failures.push((key.clone(), error));
         }
         None
+    }
+
+    /// Counts the entries that were left out of a write, by the key of its journal row.
+    fn collided(&mut self, key: &Key, collisions: Vec<Error>) {
+        self.collisions += collisions.len();
+        for error in collisions {
+            tracing::warn!(%error, row = %key, "the recovery of a write has left an entry out: a scrub adds the entry when its row is free");
+            if self.collided.len() < Self::LISTED {
+                self.collided.push((key.clone(), error));
+            }
+        }
     }
 }
 
@@ -181,11 +197,15 @@ impl Sweep<'_> {
         self.unfinished.watch(longest).await;
         for row in rows {
             let key = row.key.clone();
-            match report.unless_failed(&key, self.unfinished.finish(row).await) {
-                Some(RecoveryProgress::Done) => report.applied += 1,
-                Some(RecoveryProgress::Later(_)) => report.left += 1,
-                None => {}
+            let Some(finished) = report.unless_failed(&key, self.unfinished.finish(row).await)
+            else {
+                continue;
+            };
+            match finished.progress {
+                RecoveryProgress::Done => report.applied += 1,
+                RecoveryProgress::Later(_) => report.left += 1,
             }
+            report.collided(&key, finished.collisions);
         }
         Ok(())
     }

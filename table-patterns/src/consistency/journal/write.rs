@@ -11,7 +11,7 @@ use table_core::typed::TableEntity;
 use tokio::time::sleep;
 
 use super::Journal;
-use super::apply::{Applier, Entries, Known};
+use super::apply::{AppliedRow, Applier, Entries, Known};
 use super::change::Change;
 use super::commit::{Cause, Committer, Sent};
 use super::entity_table::{EntityTable, States};
@@ -80,6 +80,8 @@ enum Applied {
     Nothing,
     /// All entries; the journal row can be cleared.
     All(JournalRow),
+    /// All entries but those whose rows belong to others; the journal row can be cleared. The error of the first such entry.
+    AllBut(JournalRow, Error),
     /// The journal row is responsible for the entries.
     Pending,
 }
@@ -253,6 +255,7 @@ impl Writer<'_> {
         changes: &[Change],
         acknowledge: Acknowledge,
     ) -> Result<Attempt> {
+        before_write(self.check_rows_free(plan, changes).await)?;
         // The lease starts before the ticket is sent, and the queue hides the ticket for as long from a later
         // moment on: no worker receives the ticket within this lease.
         let lease = Lease::start(self.timing);
@@ -300,6 +303,10 @@ impl Writer<'_> {
                 let entries = match applied {
                     Applied::Nothing => Entries::Applied,
                     Applied::All(row) => self.clear_write(row, ticket, lease).await,
+                    Applied::AllBut(row, error) => {
+                        self.clear_write(row, ticket, lease).await;
+                        return Err(error.with_outcome(Outcome::Applied));
+                    }
                     Applied::Pending if acknowledge == Acknowledge::Committed => {
                         self.leave_to_workers(plan, &written, ticket).await;
                         Entries::Pending
@@ -311,6 +318,22 @@ impl Writer<'_> {
                 Ok(Attempt::Committed(Committed { written, entries }))
             }
         }
+    }
+
+    /// Checks that the rows of the new remote entries are free, in a store whose clients in other processes write through this one. Such a
+    /// client may have put a row of its own there, and a read of the store of this process is no request to a service. On a service the
+    /// check would cost a request for each entry, and prove nothing: the row can come after the check. There the insert of the entry
+    /// finds the row, after the commit.
+    async fn check_rows_free(&self, plan: &Plan, changes: &[Change]) -> Result<()> {
+        let writers = self.entities.store.context().local_writers();
+        if !writers.is_some_and(|writers| writers.is_served()) {
+            return Ok(());
+        }
+        let states = new_states(plan, changes, &[]);
+        self.applier
+            .remote
+            .check_free(&plan.plain, &plan.remote_shared, &states)
+            .await
     }
 
     /// Reserves within the lease of the ticket: no process would find a later reservation. `None` if the lease ended
@@ -468,8 +491,8 @@ impl Writer<'_> {
         self.tickets.delete(ticket).await;
     }
 
-    /// Steps 5 to 7 by the writer. No error changes that the write is committed. Only one error is returned: another
-    /// entity has the entry's key or unique value, which no worker could write either.
+    /// Steps 5 and 6 by the writer. No error changes that the write is committed. Only one error is returned: another
+    /// entity has the entry's unique value, which no worker could write either.
     async fn apply_committed(
         &self,
         plan: &Plan,
@@ -497,14 +520,16 @@ impl Writer<'_> {
             .apply(&row, states, &reserved.known, lease)
             .await
         {
-            Err(error) if error.is_key_collision() || error.is_unique_violation() => {
-                Err(error.with_outcome(Outcome::Applied))
-            }
+            Err(error) if error.is_unique_violation() => Err(error.with_outcome(Outcome::Applied)),
             Err(error) => {
                 tracing::warn!(%error, write = %plan.id, "the entries of a committed write were not applied: a worker or a sweep applies them");
                 Ok(Applied::Pending)
             }
-            Ok(applied) => Ok(applied.map_or(Applied::Pending, Applied::All)),
+            Ok(None) => Ok(Applied::Pending),
+            Ok(Some(AppliedRow { row, collisions })) => Ok(match collisions.into_iter().next() {
+                None => Applied::All(row),
+                Some(error) => Applied::AllBut(row, error),
+            }),
         }
     }
 
@@ -633,12 +658,10 @@ impl Writer<'_> {
 
 /// The entities as the write has written them, with their new versions.
 fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
-    let mut states = States::new(plan.owners.clone());
-    for ((key, change), written) in plan.owners.iter().zip(changes).zip(written) {
-        let entity = change
-            .new
-            .clone()
-            .map(|e| e.with_system(written.etag.clone(), None));
+    let mut states = States::new(plan.entities());
+    for (n, (key, change)) in plan.owners.iter().zip(changes).enumerate() {
+        let etag = written.get(n).and_then(|written| written.etag.clone());
+        let entity = change.new.clone().map(|e| e.with_system(etag, None));
         states.set(key.clone(), entity);
     }
     states

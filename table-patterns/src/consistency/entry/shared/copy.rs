@@ -4,7 +4,7 @@ use table_core::manifest::Text;
 use table_core::model::{Entity, Key, Properties, ValueRef, split_entry_id};
 use table_core::store::{Operation, Result};
 
-use super::{Merge, Prepared, SharedRows, key_collision};
+use super::{Merge, Prepared, SharedRows, held_by, key_collision};
 use crate::entry::{Entry, Shape};
 
 /// The property with the table of the owner, in lower case, in copies in another table.
@@ -60,7 +60,7 @@ fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) 
         // The properties of one entity fit into a target, so a second one is a collision of keys.
         match owner {
             CopyOwner::Own(other) if other != entry.owner => {
-                return Err(key_collision(&merge.index, &merge.at.key, &other));
+                return Err(held_by(&merge.index, &merge.at.key, &other));
             }
             CopyOwner::Foreign => {
                 return Err(key_collision(&merge.index, &merge.at.key, &merge.at.key));

@@ -21,6 +21,7 @@ pub use summary::Summary;
 pub(crate) use summary::contribution;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key};
@@ -174,6 +175,22 @@ impl<'a> SharedRows<'a> {
         }
     }
 
+    /// Checks that a change can add its entries to the row that is there. 1 request if the change adds entries.
+    ///
+    /// # Errors
+    /// A key collision: the row is not of the index, or the target of a copy has the properties of another entity. The row is damaged.
+    pub(crate) async fn check(&self, merge: &Merge) -> Result<()> {
+        match &merge.shape {
+            Shape::Copy { .. } => copy::prepare(*self, merge).await.map(drop),
+            _ if merge.put.is_empty() => Ok(()),
+            Shape::List { .. } | Shape::Blob => {
+                let row = self.row(&merge.at, &merge.index).await?;
+                row.as_ref().map(ListRow::read).transpose().map(drop)
+            }
+            Shape::Row | Shape::Summary { .. } => self.row(&merge.at, &merge.index).await.map(drop),
+        }
+    }
+
     /// Sends a prepared change. `false` if the row has changed since the read: nothing was written.
     pub(crate) async fn send(&self, at: &Location, prepared: Prepared) -> Result<bool> {
         let sent = write_together(self.store, &at.table, &prepared.operations).await;
@@ -249,6 +266,31 @@ pub(crate) fn put(row: Entity, etag: Option<IfMatch>) -> Operation {
 /// An operation that changes nothing and fails if the row has changed.
 fn check_unchanged(row: &Key, etag: IfMatch) -> Operation {
     Operation::Merge(Entity::from(row.clone()), etag)
+}
+
+/// The cause of an error of a taken key: the entity that has the key. Its text does not name the entity, as the text of the error does not.
+#[derive(Debug)]
+pub(crate) struct Holder(pub(crate) Key);
+
+impl Holder {
+    /// The entity that has the key; `None` if no entity of the index's table is known to have it.
+    pub(crate) fn of(error: &Error) -> Option<&Key> {
+        let cause = std::error::Error::source(error)?;
+        cause.downcast_ref::<Self>().map(|holder| &holder.0)
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another entity")
+    }
+}
+
+impl std::error::Error for Holder {}
+
+/// The error of an entry whose key another entity of the index's table has.
+pub(crate) fn held_by(index: &str, entry: &Key, owner: &Key) -> Error {
+    key_collision(index, entry, owner).with_source(Holder(owner.clone()))
 }
 
 /// The error of an entry whose row belongs to another entity or index. `index` is the id of the entry's index.

@@ -18,13 +18,16 @@ const MAX: &str = "Max";
 /// The number of entities with a key, and the sums, minima and maxima of their properties.
 ///
 /// A row has the Int64 properties `Count` and, for each sum, `SumSalary`. `MinSalary` is a text with the smallest values and the number
-/// of entities of each, `1000*3,1100*1,+`; the sign at the end says that there may be more values. `MaxSalary` begins with the largest.
+/// of entities of each, `1000*3,1100*1,+`; the sign at the end says that there may be more values. `MaxSalary` begins with the largest. A sum
+/// outside of the range of Int64 is a text with the number: writes go on, and reads of the summary fail until it is within the range again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The number of entities.
     pub count: i64,
     /// The sums by property name; an absent value counts as 0.
     pub sums: BTreeMap<String, i64>,
+    /// The sums outside of the range of Int64. A refused write would tell the writer of one entity about the sum of others.
+    beyond: BTreeMap<String, i128>,
     minima: BTreeMap<String, Extremes>,
     maxima: BTreeMap<String, Extremes>,
 }
@@ -93,6 +96,7 @@ impl Summary {
             |end| move |name: &table_core::manifest::Text| (name.to_string(), Extremes::new(end));
         Self {
             count: 0,
+            beyond: BTreeMap::new(),
             sums: sums.iter().map(|name| (name.to_string(), 0)).collect(),
             minima: minima.iter().map(empty(End::Smallest)).collect(),
             maxima: maxima.iter().map(empty(End::Largest)).collect(),
@@ -122,7 +126,11 @@ impl Summary {
             if name == SUMMARY_COUNT {
                 summary.count = number()?;
             } else if let Some(field) = name.strip_prefix(SUM) {
-                summary.sums.insert(field.to_owned(), number()?);
+                let sum = match value {
+                    ValueRef::String(text) => text.parse().map_err(|_| damaged("a number"))?,
+                    _ => i128::from(number()?),
+                };
+                summary.set_sum(field, sum);
             } else if let Some(field) = name.strip_prefix(MIN) {
                 summary
                     .minima
@@ -141,6 +149,9 @@ impl Summary {
         for (field, sum) in &self.sums {
             into.set(&format!("{SUM}{field}"), *sum);
         }
+        for (field, sum) in &self.beyond {
+            into.set(&format!("{SUM}{field}"), sum.to_string());
+        }
         for (prefix, all) in [(MIN, &self.minima), (MAX, &self.maxima)] {
             for (field, extremes) in all {
                 into.set(&format!("{prefix}{field}"), extremes.to_string());
@@ -148,19 +159,56 @@ impl Summary {
         }
     }
 
+    fn set_sum(&mut self, field: &str, sum: i128) {
+        match i64::try_from(sum) {
+            Ok(sum) => {
+                self.beyond.remove(field);
+                self.sums.insert(field.to_owned(), sum);
+            }
+            Err(_) => {
+                self.sums.remove(field);
+                self.beyond.insert(field.to_owned(), sum);
+            }
+        }
+    }
+
+    fn sum(&self, field: &str) -> i128 {
+        match self.beyond.get(field) {
+            Some(sum) => *sum,
+            None => self.sums.get(field).copied().unwrap_or_default().into(),
+        }
+    }
+
+    /// The summary, for a program that reads it.
+    ///
+    /// # Errors
+    /// A sum is outside of the range of Int64.
+    pub(crate) fn within_range(self, key: &Key) -> Result<Self> {
+        match self.beyond.first_key_value() {
+            None => Ok(self),
+            Some((field, sum)) => Err(Error::invalid_value(
+                field,
+                format!(
+                    "its sum in the summary {key} is {sum}, which is outside of the range of Edm.Int64: write smaller values, or divide the key"
+                ),
+            )),
+        }
+    }
+
     /// Adds another summary, multiplied by `sign`.
+    ///
+    /// # Errors
+    /// A row that is not of this library has a number that no entities have.
     pub(crate) fn add(&mut self, other: &Self, sign: i64) -> Result<()> {
-        let plus = |a: i64, b: i64| b.checked_mul(sign).and_then(|b| a.checked_add(b));
-        let over = |name: &str| {
-            Error::invalid_value(
-                name,
-                "its sum in a summary exceeds the range of Edm.Int64: sum smaller values, or divide the key of the index",
-            )
-        };
-        self.count = plus(self.count, other.count).ok_or_else(|| over(SUMMARY_COUNT))?;
-        for (field, value) in &other.sums {
-            let sum = self.sums.entry(field.clone()).or_default();
-            *sum = plus(*sum, *value).ok_or_else(|| over(field))?;
+        let over =
+            |name: &str| Error::invalid_value(name, "a summary has a number that no entities have");
+        let count = other.count.checked_mul(sign);
+        let count = count.and_then(|count| self.count.checked_add(count));
+        self.count = count.ok_or_else(|| over(SUMMARY_COUNT))?;
+        for field in other.sums.keys().chain(other.beyond.keys()) {
+            let sum = other.sum(field).checked_mul(sign.into());
+            let sum = sum.and_then(|sum| self.sum(field).checked_add(sum));
+            self.set_sum(field, sum.ok_or_else(|| over(field))?);
         }
         let all = [
             (End::Smallest, &mut self.minima, &other.minima),
@@ -195,12 +243,13 @@ impl Summary {
         };
         self.count == recounted.count
             && self.sums == recounted.sums
+            && self.beyond == recounted.beyond
             && agree(&self.minima, &recounted.minima)
             && agree(&self.maxima, &recounted.maxima)
     }
 
     fn is_zero(&self) -> bool {
-        self.count == 0 && self.sums.values().all(|sum| *sum == 0)
+        self.count == 0 && self.beyond.is_empty() && self.sums.values().all(|sum| *sum == 0)
     }
 
     /// The row of a summary.

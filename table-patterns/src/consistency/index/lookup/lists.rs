@@ -83,13 +83,14 @@ impl Lists<'_> {
         // A row keeps a few extreme values. When all of these have been removed, only a count of the entities
         // finds the next one.
         if summary.is_complete() {
-            return Ok(summary);
+            return summary.within_range(key);
         }
-        Ok(count(self.lookups.rows, &index, key.partition())
+        count(self.lookups.rows, &index, key.partition())
             .await?
             .1
             .remove(key)
-            .unwrap_or(summary))
+            .unwrap_or(summary)
+            .within_range(key)
     }
 
     /// See [`IndexedEntities::summaries`](crate::index::IndexedEntities::summaries).
@@ -123,7 +124,13 @@ impl Lists<'_> {
                 *summary = counted.remove(key).unwrap_or_else(|| summary.clone());
             }
         }
-        Ok(found)
+        found
+            .into_iter()
+            .map(|(key, summary)| {
+                let summary = summary.within_range(&key)?;
+                Ok((key, summary))
+            })
+            .collect()
     }
 
     /// Reads entities of a list until `limit` of them are found. Each round reads only as many as are still

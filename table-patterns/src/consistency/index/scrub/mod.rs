@@ -284,7 +284,13 @@ impl<'a> Scrub<'a> {
             return Ok(EntryCheck::InStep);
         };
         if self.mode == ScrubMode::Report {
-            return Ok(EntryCheck::Missing);
+            let is_taken =
+                self.index.shape().is_list() && self.shared.has_taken_lists(&again).await?;
+            return Ok(if is_taken {
+                EntryCheck::Taken
+            } else {
+                EntryCheck::Missing
+            });
         }
         match self.changes.rewrite(again).await {
             Ok(true) => Ok(EntryCheck::Missing),

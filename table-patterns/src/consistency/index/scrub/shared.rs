@@ -187,7 +187,8 @@ impl SharedScrub<'_> {
         }
         let reads = stream::iter(by_list).map(|(at, entities)| async move {
             let members = match rows.shared.members(&at, &rows.entry_id(index)).await {
-                Err(error) if is_damage(&error) => Members::default(),
+                // A row of another index, or an entity, is in the place of the list.
+                Err(error) if is_damage(&error) || error.is_key_collision() => Members::default(),
                 members => members?,
             };
             let missing = entities.into_iter().filter(|e| !members.contains(e.key()));
@@ -199,6 +200,19 @@ impl SharedScrub<'_> {
         missing.sort_by(|a, b| a.key().cmp(b.key()));
         missing.dedup_by(|a, b| a.key() == b.key());
         Ok(missing)
+    }
+
+    /// Whether rows that are no lists of the index are in the places of an entity's lists. 1 request for each list.
+    pub(super) async fn has_taken_lists(&self, entity: &Entity) -> Result<bool> {
+        for entry in self.index.entries(self.rows.table, entity)? {
+            let (at, index) = (&entry.location, self.rows.entry_id(self.index));
+            match self.rows.shared.members(at, &index).await {
+                Err(error) if error.is_key_collision() => return Ok(true),
+                Err(error) if !is_damage(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 
     /// Whether the targets of an entity's copies have the copied properties; `None` if no target exists.

@@ -86,6 +86,51 @@ async fn summaries_count_and_sum_in_the_group() -> Result<()> {
     Ok(())
 }
 
+/// A write that was refused by the sum of others would tell their sum.
+#[tokio::test(start_paused = true)]
+async fn a_sum_outside_of_the_range_refuses_no_write() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![ages()]).await?;
+    let at = Key::new("p", "sum_oslo")?;
+    for (sign, least) in [(1, i64::MAX), (-1, i64::MIN)] {
+        for id in 0..3 {
+            people
+                .insert(person(id, "oslo")?.with("Age", least))
+                .await?;
+        }
+        let error = people.summary("ages", &at).await.unwrap_err().to_string();
+        let sum = i128::from(least) * 3;
+        assert!(
+            error.contains("'Age'") && error.contains(&sum.to_string()),
+            "{error}"
+        );
+        assert!(
+            people
+                .summaries("ages", &IndexQuery::partition("p"))
+                .await
+                .is_err()
+        );
+        let report = people.scrub("ages", ScrubMode::Report).await?;
+        assert_eq!((report.missing, report.dangling), (0, 0));
+        people
+            .upsert(person(0, "oslo")?.with("Age", sign * 7))
+            .await?;
+        people
+            .modify(&Key::new("p", "00001")?, |_| Ok(None))
+            .await?;
+        assert!(people.summary("ages", &at).await.is_err());
+        people
+            .modify(&Key::new("p", "00002")?, |_| Ok(None))
+            .await?;
+        assert_eq!(people.summary("ages", &at).await?, summary(1, sign * 7));
+        people
+            .modify(&Key::new("p", "00000")?, |_| Ok(None))
+            .await?;
+        assert_eq!(rows_left(&world, "People").await?, 0);
+    }
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn summaries_are_exact_under_concurrent_writers() -> Result<()> {
     let world = World::new().await?;
