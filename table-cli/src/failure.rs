@@ -75,7 +75,15 @@ impl Failure {
 }
 
 /// Pairs: what a text of the library advises, and the words of the command line for the same.
-const OPTIONS_OF_METHODS: [(&str, &str); 11] = [
+const OPTIONS_OF_METHODS: [(&str, &str); 13] = [
+    (
+        "`build` it first, or `drop_index` it if its build finds duplicates",
+        "build it by `tables index STORE TABLE build INDEX`, or remove it by `tables index STORE TABLE drop INDEX` if its build finds duplicates",
+    ),
+    (
+        "build again, or drop the index",
+        "build again by `tables index STORE TABLE build INDEX`, or remove the index by `tables index STORE TABLE drop INDEX`",
+    ),
     ("`overwrite`", "--force"),
     ("`into_existing`", "--force"),
     ("Set `trust_definitions`", "Give --trust-definitions"),
@@ -181,7 +189,7 @@ impl Outcomes {
             // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
             Some((error, Outcome::NotApplied)) if is_of_row(error) => {
-                self.skip(format!("{key}: {error}"))
+                self.skip(format!("{key}: {}", with_options(&error.to_string())))
             }
             // The failure of the command says the error.
             Some((_, Outcome::NotApplied)) => {}
