@@ -52,12 +52,21 @@ impl Failure {
         }
     }
 
+    /// A failure to read a file with entities. An error of the operating system says nothing of the content; every other error of the
+    /// reader is damage.
+    pub(crate) fn of_input(reason: String, error: &io::Error) -> Self {
+        match error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Unsupported {
+            true => Self::Failed(reason),
+            false => Self::Damaged(reason),
+        }
+    }
+
     /// Says how to go on after a failure in the middle of the work.
     pub(crate) fn with_resume(self, resume: &str) -> Self {
+        let with = |text: String| format!("{text}: when this is mended, {resume}");
         match self {
-            Self::Failed(text) if !text.contains(resume) => {
-                Self::Failed(format!("{text}: when this is mended, {resume}"))
-            }
+            Self::Failed(text) if !text.contains(resume) => Self::Failed(with(text)),
+            Self::Damaged(text) if !text.contains(resume) => Self::Damaged(with(text)),
             failure => failure,
         }
     }

@@ -12,9 +12,7 @@ use table_core::model::TableName;
 use table_core::query::Query;
 use table_core::store::{Error, ErrorKind, TableStore as _};
 use table_core::typed::Schema;
-use table_patterns::index::{
-    BuildProgress, Index, IndexOptions, IndexedEntities, Shape, Waiting,
-};
+use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape, Waiting};
 
 use crate::failure::{Failure, MAX_NAMED, Result};
 use crate::output::{OutputArgs, one_line, print, print_json, remark};

@@ -116,12 +116,12 @@ impl Backup {
     pub async fn open(directory: &BackupDirectory) -> Result<Self> {
         let Some(content) = directory.read(COMPLETE).await? else {
             return Err(match directory.read(UNFINISHED).await? {
-                Some(_) => Error::invalid_request(
+                Some(_) => Error::corrupt(
                     "the backup is not complete: run the same backup again, which continues it",
                 ),
-                None => Error::invalid_request(format!(
-                    "the directory has no backup: it has no {COMPLETE}"
-                )),
+                None => {
+                    Error::corrupt(format!("the directory has no backup: it has no {COMPLETE}"))
+                }
             });
         };
         let damaged = |reason: &str| Error::corrupt(format!("{COMPLETE} is damaged: {reason}"));
