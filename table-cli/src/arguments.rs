@@ -16,11 +16,12 @@ use crate::import::ImportArgs;
 use crate::index::IndexArgs;
 use crate::keys::KEY_FILE_FORM;
 use crate::output::{print_data, remark};
+use crate::pace::end_if_stopped;
 use crate::plot::PlotArgs;
 use crate::read::{CountArgs, GetArgs, ListArgs, QueryArgs};
 use crate::sas::SasArgs;
 use crate::serve::ServeArgs;
-use crate::store::{STORE_FORMS, has_secret};
+use crate::store::{STORE_FORMS, has_secret, may_be_secret};
 use crate::sweep::{MigrateArgs, RotateArgs};
 use crate::target_file::create_private_files;
 use crate::upkeep::UpkeepArgs;
@@ -163,6 +164,26 @@ fn add_pages(command: &clap::Command, pages: &mut Vec<u8>) -> Result<()> {
         .try_for_each(|command| add_pages(command, pages))
 }
 
+/// A text without the arguments that may be keys or signatures in the wrong place.
+fn without_secrets(text: &str) -> String {
+    let arguments: Vec<_> = std::env::args_os()
+        .skip(1)
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    // The value of an option may be a part of its argument.
+    let values = arguments
+        .iter()
+        .flat_map(|argument| {
+            [
+                Some(&**argument),
+                argument.split_once('=').map(|(_, value)| value),
+            ]
+        })
+        .flatten()
+        .filter(|value| !value.starts_with("--") && may_be_secret(value));
+    values.fold(text.to_owned(), |text, value| text.replace(value, "…"))
+}
+
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     create_private_files();
@@ -184,7 +205,7 @@ pub fn main() -> ExitCode {
         Err(help_or_error) => {
             match help_or_error.use_stderr() {
                 // An error repeats arguments, which a script may have from others.
-                true => remark(&help_or_error.render().to_string()),
+                true => remark(&without_secrets(&help_or_error.render().to_string())),
                 false => _ = help_or_error.print(),
             }
             return ExitCode::from(u8::try_from(help_or_error.exit_code()).unwrap_or(2));
@@ -193,6 +214,7 @@ pub fn main() -> ExitCode {
     // After the arguments: help and mistakes start no threads.
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed);
     let done = runtime.and_then(|runtime| {
+        runtime.spawn(end_if_stopped());
         let done = runtime.block_on(arguments.command.run());
         // A thread may still wait for standard input.
         runtime.shutdown_background();

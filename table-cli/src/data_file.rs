@@ -166,7 +166,7 @@ impl DataFile {
                 self.compression,
             ),
         };
-        opened.map_err(|error| Failure::failed(format!("{self} cannot be read: {error}")))
+        opened.map_err(|error| Failure::of_input(format!("{self} cannot be read: {error}"), &error))
     }
 
     /// Creates the file; see [`TargetFile::create`].

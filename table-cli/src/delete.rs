@@ -107,7 +107,7 @@ impl DeleteArgs {
             .await
             .map_err(|failure| failure.with_resume(resume));
         // After an interruption too: the report says how many entities are deleted.
-        let end = self.print_report(&outcomes, open.meter.total());
+        let end = self.print_report(&outcomes, done.is_ok(), open.meter.total());
         done.and(end)
     }
 
@@ -183,7 +183,7 @@ impl DeleteArgs {
         }
     }
 
-    fn print_report(&self, outcomes: &Outcomes, requests: u64) -> Result<()> {
+    fn print_report(&self, outcomes: &Outcomes, is_whole: bool, requests: u64) -> Result<()> {
         let (
             table,
             Outcomes {
@@ -195,7 +195,7 @@ impl DeleteArgs {
         ) = (&self.table, outcomes);
         if self.long.json {
             let report = json!({
-                "table": table.as_str(), "deleted": done, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
+                "table": table.as_str(), "is_complete": is_whole, "deleted": done, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
                 "first_skipped": named,
             });
             print_json(&report)?;
@@ -204,8 +204,10 @@ impl DeleteArgs {
                 .iter()
                 .for_each(|row| remark(&format!("skipped: {row}")));
             if !self.long.quiet {
+                // A command that ends early leaves requests without an answer, which may have deleted entities.
+                let at_least = if is_whole { "" } else { "at least " };
                 remark(&format!(
-                    "{table}: {done} entities deleted, {skipped} skipped, {requests} requests"
+                    "{table}: {at_least}{done} entities deleted, {skipped} skipped, {requests} requests"
                 ));
             }
         }

@@ -52,12 +52,21 @@ impl Failure {
         }
     }
 
+    /// A failure to read a file with entities. An error of the operating system says nothing of the content; every other error of the
+    /// reader is damage.
+    pub(crate) fn of_input(reason: String, error: &io::Error) -> Self {
+        match error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Unsupported {
+            true => Self::Failed(reason),
+            false => Self::Damaged(reason),
+        }
+    }
+
     /// Says how to go on after a failure in the middle of the work.
     pub(crate) fn with_resume(self, resume: &str) -> Self {
+        let with = |text: String| format!("{text}: when this is mended, {resume}");
         match self {
-            Self::Failed(text) if !text.contains(resume) => {
-                Self::Failed(format!("{text}: when this is mended, {resume}"))
-            }
+            Self::Failed(text) if !text.contains(resume) => Self::Failed(with(text)),
+            Self::Damaged(text) if !text.contains(resume) => Self::Damaged(with(text)),
             failure => failure,
         }
     }
@@ -75,7 +84,15 @@ impl Failure {
 }
 
 /// Pairs: what a text of the library advises, and the words of the command line for the same.
-const OPTIONS_OF_METHODS: [(&str, &str); 11] = [
+const OPTIONS_OF_METHODS: [(&str, &str); 13] = [
+    (
+        "`build` it first, or `drop_index` it if its build finds duplicates",
+        "build it by `tables index STORE TABLE build INDEX`, or remove it by `tables index STORE TABLE drop INDEX` if its build finds duplicates",
+    ),
+    (
+        "build again, or drop the index",
+        "build again by `tables index STORE TABLE build INDEX`, or remove the index by `tables index STORE TABLE drop INDEX`",
+    ),
     ("`overwrite`", "--force"),
     ("`into_existing`", "--force"),
     ("Set `trust_definitions`", "Give --trust-definitions"),
@@ -203,7 +220,7 @@ impl Outcomes {
             // The row is written. A later step has failed, which upkeep repeats.
             None | Some((_, Outcome::Applied)) => self.done += 1,
             Some((error, Outcome::NotApplied)) if is_of_row(error) => {
-                self.skip(format!("{key}: {}", described(error)))
+                self.skip(format!("{key}: {}", with_options(&described(error))));
             }
             // The failure of the command says the error.
             Some((_, Outcome::NotApplied)) => {}

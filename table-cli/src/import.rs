@@ -17,7 +17,10 @@ use crate::keys::KeyArgs;
 use crate::output::{print_json, remark};
 use crate::pace::{InFlight, LongArgs, until_stopped};
 use crate::progress::{FilePosition, Progress};
-use crate::read_rows::{ColumnRules, KeyTemplates, LeftOut, ReadOptions, RowReader, edm_type};
+use crate::read_rows::{
+    ColumnRules, KeyTemplates, LeftOut, PARTITION_KEY, ROW_KEY, ReadOptions, RowReader, edm_type,
+    name_problem,
+};
 use crate::store::{Access, OpenStore, StoreName, create_if_missing};
 use crate::write_rows::{Mode, RowWriter, SharedOutcomes, locked};
 
@@ -126,11 +129,28 @@ impl ImportArgs {
                 "{option} names the column {column:?} twice: a column becomes one property or none"
             ))
         };
+        // Before the header: there, the refusal would name the column and not the option.
+        if let Some(kept) = &self.keep_timestamp
+            && ![PARTITION_KEY, ROW_KEY].contains(&&**kept)
+            && let Some(problem) = name_problem(kept)
+        {
+            return Err(Failure::misuse(format!(
+                "--keep-timestamp {kept:?}: no property can have this name: {problem}"
+            )));
+        }
         let mut rules = ColumnRules {
             keep_timestamp: self.keep_timestamp.clone(),
             ..ColumnRules::default()
         };
         for (column, name) in &self.rename {
+            if ![PARTITION_KEY, ROW_KEY].contains(&&**name)
+                && let Some(problem) = name_problem(name)
+            {
+                return Err(Failure::misuse(format!(
+                    "--rename {:?}: no property can be called {name:?}: {problem}",
+                    format!("{column}={name}")
+                )));
+            }
             if rules.rename.insert(column.clone(), name.clone()).is_some() {
                 return Err(twice("--rename", column));
             }
@@ -193,8 +213,9 @@ impl ImportArgs {
         let done = until_stopped(self.write(open, reader, position, &report), resume).await;
         let requests = open.meter.total();
         // The report is printed after an interruption too: it says how many rows are written.
+        let is_whole = done.is_ok();
         let end = locked(&report, |report| {
-            self.print_report(report, &inferred, &encrypted, &left_out, requests)
+            self.print_report(report, is_whole, &inferred, &encrypted, &left_out, requests)
         });
         done.map_err(|failure| failure.with_resume(resume)).and(end)
     }
@@ -230,6 +251,7 @@ impl ImportArgs {
     fn print_report(
         &self,
         report: &Outcomes,
+        is_whole: bool,
         inferred: &[(String, EdmType)],
         encrypted: &[String],
         left_out: &LeftOut,
@@ -263,7 +285,7 @@ impl ImportArgs {
                 .map(|(name, of)| (name.clone(), Value::from(of.name())))
                 .collect();
             let report = json!({
-                "table": table.as_str(), "written": written, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
+                "table": table.as_str(), "is_complete": is_whole, "written": written, "skipped": skipped, "ambiguous": ambiguous, "requests": requests,
                 "inferred": types, "encrypted": encrypted, "first_skipped": named,
                 "timestamps_left_out": timestamps, "times_cut": cut_times,
             });
@@ -273,8 +295,10 @@ impl ImportArgs {
                 .iter()
                 .for_each(|row| remark(&format!("skipped: {row}")));
             if !self.long.quiet {
+                // An import that ends early leaves requests without an answer, whose rows may be written.
+                let at_least = if is_whole { "" } else { "at least " };
                 remark(&format!(
-                    "{table}: {written} rows imported, {skipped} skipped, {requests} requests"
+                    "{table}: {at_least}{written} rows imported, {skipped} skipped, {requests} requests"
                 ));
             }
         }

@@ -366,7 +366,7 @@ async fn scrub(
     } else {
         ScrubMode::Report
     };
-    let (mut damaged, mut skipped) = (0_u64, 0_u64);
+    let (mut damaged, mut taken, mut skipped) = (0_u64, 0_u64, 0_u64);
     for index in indexes {
         let id = index.id();
         let mut found = ScrubReport::default();
@@ -389,14 +389,8 @@ async fn scrub(
                     true => print_json(&scrub_json(&id, &found, repairs))?,
                     false => print(&scrub_line(&id, &found, repairs))?,
                 }
-                // A repair removes and adds entries, but it cannot decide which of two entities keeps a key
-                // that both have.
-                let open_damage = if repairs {
-                    found.taken_keys
-                } else {
-                    found.dangling + found.missing + found.taken_keys
-                };
-                damaged += u64::from(open_damage > 0);
+                damaged += u64::from(!repairs && found.dangling + found.missing > 0);
+                taken += u64::from(found.taken_keys > 0);
             }
             // It would meet the other indexes too.
             Err(error) if is_of_store(&error) => return Err(error.into()),
@@ -407,20 +401,27 @@ async fn scrub(
         }
     }
     progress.end();
-    match (damaged, skipped) {
-        (0, 0) => Ok(()),
-        (0, _) => Err(Failure::Skipped(format!(
+    let repairable = (damaged > 0).then(|| {
+        format!(
+            "{} with dangling or missing entries: --repair repairs them",
+            count_of_indexes(damaged)
+        )
+    });
+    // A repair cannot decide which of two entities keeps a key that both have.
+    let taken = (taken > 0).then(|| {
+        format!(
+            "taken keys in {}: change or delete one of the entities that have a key, or drop the index",
+            count_of_indexes(taken)
+        )
+    });
+    let damage: Vec<_> = repairable.into_iter().chain(taken).collect();
+    match (damage.is_empty(), skipped) {
+        (true, 0) => Ok(()),
+        (true, _) => Err(Failure::Skipped(format!(
             "not compared: {}",
             count_of_indexes(skipped)
         ))),
-        _ if repairs => Err(Failure::Damaged(format!(
-            "taken keys in {}: change the entities that produce them, or the key template of the index",
-            count_of_indexes(damaged)
-        ))),
-        _ => Err(Failure::Damaged(format!(
-            "{} with damage: --repair repairs it",
-            count_of_indexes(damaged)
-        ))),
+        _ => Err(Failure::Damaged(damage.join("; "))),
     }
 }
 

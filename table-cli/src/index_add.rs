@@ -10,11 +10,11 @@ use table_core::manifest::{
 };
 use table_core::model::TableName;
 use table_core::query::Query;
-use table_core::store::TableStore as _;
+use table_core::store::{Error, ErrorKind, TableStore as _};
 use table_core::typed::Schema;
-use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape};
+use table_patterns::index::{BuildProgress, Index, IndexOptions, IndexedEntities, Shape, Waiting};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, MAX_NAMED, Result};
 use crate::output::{OutputArgs, one_line, print, print_json, remark};
 use crate::progress::{Progress, SharedProgress};
 use crate::selection::is_own;
@@ -102,8 +102,10 @@ impl AddArgs {
             let build = opened
                 .build(id)?
                 .on_progress(build_progress(open, self.output.quiet));
-            let built = build.run().await?;
-            (entities, entries) = (built.entities, built.entries);
+            match build.run().await {
+                Ok(built) => (entities, entries) = (built.entities, built.entries),
+                Err(error) => return Err(self.take_back(&opened, table, id, error).await),
+            }
         }
         let state = opened.state(id);
         if self.output.json {
@@ -116,6 +118,49 @@ impl AddArgs {
         print(&format!(
             "{id} is {state}: {entities} entities, {entries} entries written\n"
         ))
+    }
+
+    /// Removes the index again if entities have the same value of it. Until such an index is built, entities get no new value in it, so every
+    /// program that writes the table would be refused. Returns the failure of the command.
+    async fn take_back(
+        &self,
+        opened: &IndexedEntities,
+        table: &TableName,
+        id: &str,
+        error: Error,
+    ) -> Failure {
+        let ErrorKind::DuplicateValues { duplicates, .. } = error.root().kind() else {
+            return error.into();
+        };
+        let shown: Vec<_> = duplicates
+            .iter()
+            .take(MAX_NAMED)
+            .map(ToString::to_string)
+            .collect();
+        let more = match duplicates.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let found = format!(
+            "the unique index '{}' was not added, because entities have the same value: {}{more}",
+            self.name,
+            shown.join("; ")
+        );
+        let tell = |waiting: Waiting| {
+            if !self.output.quiet {
+                remark(&waiting.to_string());
+            }
+        };
+        Failure::failed(match opened.drop_index_with(id, tell).await {
+            Ok(()) => format!(
+                "{found}; the table is as before: change or delete one entity of each pair, and add the index again"
+            ),
+            Err(error) => format!(
+                "{found}; the index is not removed yet, and until it is, writes of new values are refused: remove it by `tables index STORE {table} \
+                 drop {id}`; {}",
+                Failure::from(error)
+            ),
+        })
     }
 
     fn index(&self, manifest: &Manifest) -> Result<Index> {

@@ -1,6 +1,7 @@
 //! The load that a command puts on a store, and its end before it is done.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -8,6 +9,7 @@ use futures_util::FutureExt as _;
 use table_core::adapter::RateLimit;
 
 use crate::failure::{Failure, Result};
+use crate::output::remark;
 
 /// The bound of requests per second.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -70,8 +72,49 @@ pub(crate) async fn until_stopped<T>(
     }
 }
 
+/// The number of tasks that wait for the end of the command.
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+/// Whether a command has seen the signal, and ends by itself.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// A task that waits for the end of the command, while this value exists.
+struct Listener;
+
+impl Listener {
+    fn new() -> Self {
+        LISTENERS.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        LISTENERS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Ends the process at Ctrl-C or SIGTERM while no command waits for them: while a store is opened, while a person is asked, and in commands
+/// that change nothing. Nothing is in progress then that a person must know of.
+pub(crate) async fn end_if_stopped() -> ! {
+    loop {
+        signal().await;
+        if LISTENERS.load(Ordering::SeqCst) == 0 && !IS_ENDING.load(Ordering::SeqCst) {
+            let failure = Failure::failed("interrupted: run the same command again");
+            remark(&format!("error: {failure}"));
+            std::process::exit(1);
+        }
+    }
+}
+
 /// Waits for Ctrl-C, and for SIGTERM of a service manager.
 pub(crate) async fn stopped() {
+    let _listener = Listener::new();
+    signal().await;
+    // Before the listener is dropped: `end_if_stopped` sees the same signal.
+    IS_ENDING.store(true, Ordering::SeqCst);
+}
+
+async fn signal() {
     #[cfg(unix)]
     // From the first call on, the runtime handles these signals instead of the system: they no longer end the process by themselves, so
     // every command that calls this must end when it returns.

@@ -68,7 +68,9 @@ pub(crate) fn has_secret(argument: &str) -> bool {
     let is_signed_url = text.starts_with("http") && text.contains("sig=");
     // A signature without its URL, or after a text that is none. A filter has blanks, and may compare a text with `sig=`.
     let has_signature = !argument.contains(char::is_whitespace)
-        && (["?sig=", "&sig="].iter().any(|name| text.contains(name))
+        && (["?sig=", "&sig=", ";sig="]
+            .iter()
+            .any(|name| text.contains(name))
             || text.starts_with("sig=") && text.contains('&'));
     is_signed_url
         || has_signature
@@ -483,10 +485,11 @@ fn read_variable(name: &str) -> Result<String> {
 }
 
 /// Whether a text that should name a place may be a key or a signature, written into the wrong place: a long text of the characters of
-/// base64, or one that ends as base64 does. Errors do not repeat such a text.
+/// base64, or one that ends as base64 does, or a part of a signature. Errors do not repeat such a text.
 pub(crate) fn may_be_secret(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-%".contains(c);
     has_secret(text)
+        || text.to_lowercase().contains("sig=")
         || text.chars().all(is_base64)
             && (text.ends_with('=') || text.len() >= 40 && !text.contains('/'))
 }

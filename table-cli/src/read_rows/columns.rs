@@ -125,6 +125,9 @@ pub(super) fn roles(
             list(names)
         )))
     };
+    if let Some(problem) = keys.problem() {
+        return refused(problem.to_owned());
+    }
     let all: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
     if let Some((option, name)) = rules.named().find(|(_, name)| !all.contains(name)) {
         return refused(format!(

@@ -8,7 +8,7 @@ use table_core::model::{EdmType, Properties};
 use super::columns::{Repeats, Role, roles};
 use super::csv_records::{Next, Record, Records};
 use super::template::FileKey;
-use super::value::{Evidence, parse_value};
+use super::value::{Evidence, parse_inferred, parse_value};
 use super::{BadRow, Facts, LeftOut, ReadOptions, Row, SAMPLE_BYTES, SAMPLE_ROWS};
 use crate::entity_text::TYPE_COLUMN;
 use crate::failure::{Failure, Result};
@@ -130,11 +130,30 @@ impl CsvReader {
         Ok(reader)
     }
 
+    /// Reads the next row.
+    ///
+    /// # Errors
+    /// The file is damaged, or cut in its last row.
+    fn next(&mut self) -> Result<Next> {
+        let next = self.records.read()?;
+        match &next {
+            Next::Record(record) if record.is_unended && record.len() < self.cells => {
+                Err(Failure::Damaged(format!(
+                    "line {}: the file is cut: its last row has {} cells, and the header has {}",
+                    record.line,
+                    record.len(),
+                    self.cells
+                )))
+            }
+            _ => Ok(next),
+        }
+    }
+
     /// Infers types from the first rows.
     fn infer(&mut self, facts: &mut Facts) -> Result<()> {
         let mut bytes = 0;
         while self.sample.len() < SAMPLE_ROWS && bytes < SAMPLE_BYTES {
-            match self.records.read()? {
+            match self.next()? {
                 Next::End => break,
                 Next::Record(record) => {
                     bytes += record.bytes();
@@ -214,7 +233,7 @@ impl CsvReader {
         loop {
             let next = match self.sample.pop_front() {
                 Some(next) => next,
-                None => self.records.read()?,
+                None => self.next()?,
             };
             let (line, row) = match next {
                 Next::End => return Ok(()),
@@ -262,7 +281,11 @@ impl CsvReader {
                     )
                 })?,
             };
-            let value = parse_value(text, edm_type).map_err(|reason| {
+            let parse = match column.is_inferred && type_name.is_empty() {
+                true => parse_inferred,
+                false => parse_value,
+            };
+            let value = parse(text, edm_type).map_err(|reason| {
                 let (name, expected) = (&column.property, edm_type.name());
                 let advice = if type_name.is_empty() { "; --type COLUMN=String keeps any text" } else { "" };
                 format!("the value of the column '{name}' is not of the type {expected}: {reason}{advice}")

@@ -16,6 +16,8 @@ pub(super) struct Record {
     text: String,
     /// The end of each cell in `text`.
     ends: Vec<usize>,
+    /// Whether the file ends before the end of the line, as the last line of a file that was cut.
+    pub(super) is_unended: bool,
 }
 
 impl Record {
@@ -127,7 +129,7 @@ impl Records {
                 return match state {
                     State::Quoted => Err(open_quote(quoted_at)),
                     State::Start if ends.is_empty() => Ok(Next::End),
-                    _ => Ok(end(begin, text, ends)),
+                    _ => Ok(end(begin, text, ends, true)),
                 };
             }
             let (mut used, mut is_done) = (0, false);
@@ -162,7 +164,7 @@ impl Records {
                         State::Start
                     }
                     (State::AfterQuote, _) => {
-                        return Err(Failure::failed(format!(
+                        return Err(Failure::Damaged(format!(
                             "line {}: text follows the closing quote of a cell that begins on line {quoted_at}: a quote is missing or not doubled",
                             self.line
                         )));
@@ -186,29 +188,34 @@ impl Records {
                 });
             }
             if is_done {
-                return Ok(end(begin, text, ends));
+                return Ok(end(begin, text, ends, false));
             }
         }
     }
 }
 
-fn end(line: u64, text: Vec<u8>, mut ends: Vec<usize>) -> Next {
+fn end(line: u64, text: Vec<u8>, mut ends: Vec<usize>, is_unended: bool) -> Next {
     ends.push(text.len());
     let Ok(text) = String::from_utf8(text) else {
         return Next::NotUtf8(line);
     };
     // A cell may end in the middle of a character only if the whole is not UTF-8: separators and quotes are ASCII.
-    Next::Record(Record { line, text, ends })
+    Next::Record(Record {
+        line,
+        text,
+        ends,
+        is_unended,
+    })
 }
 
 fn open_quote(line: u64) -> Failure {
-    Failure::failed(format!(
+    Failure::Damaged(format!(
         "line {line}: a cell begins with a quote that is not closed: the file is cut, or a quote is missing"
     ))
 }
 
 fn unreadable(line: u64, error: &io::Error) -> Failure {
-    Failure::failed(format!("line {line} cannot be read: {error}"))
+    Failure::of_input(format!("line {line} cannot be read: {error}"), error)
 }
 
 /// Reads up to the first end of a line outside quotes.

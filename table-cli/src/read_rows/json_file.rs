@@ -464,6 +464,9 @@ fn value_of(
                         .to_owned(),
                 )
             }
+            Some(EdmType::Int32 | EdmType::Int64) if literal == "-0" => {
+                Err("an integer has no -0; --type NAME=Double keeps it in all of them".to_owned())
+            }
             Some(edm_type) => parse(
                 literal,
                 edm_type,

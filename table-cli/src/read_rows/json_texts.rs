@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead};
 
+use serde::de::IgnoredAny;
+
 use crate::failure::{Failure, Result};
 use crate::text_input::{MAX_ROW_BYTES, read_line, too_long};
 
@@ -23,7 +25,7 @@ pub(super) enum Form {
 pub(super) struct JsonTexts {
     bytes: Box<dyn BufRead + Send>,
     pub(super) form: Form,
-    /// The number of the last entity or line.
+    /// The number of the last entity or of the last line.
     number: u64,
     is_done: bool,
 }
@@ -64,28 +66,52 @@ impl JsonTexts {
     /// Reads the text of the next entity into `text`; `false` at the end.
     pub(super) fn read(&mut self, text: &mut Vec<u8>) -> Result<bool> {
         if self.form == Form::Lines {
-            loop {
+            let has_line = self.next_line(text).map_err(|error| {
                 let line = self.number + 1;
-                let read = read_line(&mut *self.bytes, text);
-                if !read.map_err(|error| {
-                    Failure::failed(format!("line {line} cannot be read: {error}"))
-                })? {
-                    return Ok(false);
-                }
-                self.number = line;
-                if !text.trim_ascii().is_empty() {
-                    return Ok(true);
-                }
+                Failure::of_input(format!("line {line} cannot be read: {error}"), &error)
+            })?;
+            if has_line && is_cut(text) {
+                return Err(Failure::Damaged(format!(
+                    "line {}: the file is cut: its last line ends in the middle of an entity",
+                    self.number
+                )));
             }
+            return Ok(has_line);
         }
         self.next_element(text).map_err(|error| self.failed(&error))
     }
 
+    /// Reads the next line that is not blank into `text`.
+    fn next_line(&mut self, text: &mut Vec<u8>) -> io::Result<bool> {
+        // Blanks are passed without a copy: a small compressed file may have any number of blank lines.
+        loop {
+            let buffer = match self.bytes.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            let blanks = buffer
+                .iter()
+                .position(|byte| !byte.is_ascii_whitespace())
+                .unwrap_or(buffer.len());
+            let lines = buffer[..blanks].iter().filter(|byte| **byte == b'\n');
+            self.number += lines.count() as u64;
+            let is_end = blanks < buffer.len() || buffer.is_empty();
+            self.bytes.consume(blanks);
+            if is_end {
+                break;
+            }
+        }
+        let has_line = read_line(&mut *self.bytes, text)?;
+        self.number += u64::from(has_line);
+        Ok(has_line)
+    }
+
     fn failed(&self, error: &io::Error) -> Failure {
-        Failure::failed(format!(
-            "the JSON cannot be read after entity {}: {error}",
-            self.number
-        ))
+        let number = self.number;
+        Failure::of_input(
+            format!("the JSON cannot be read after entity {number}: {error}"),
+            error,
+        )
     }
 
     fn next_element(&mut self, text: &mut Vec<u8>) -> io::Result<bool> {
@@ -141,7 +167,7 @@ impl JsonTexts {
             }
             self.skip_member(&name)?;
         }
-        Err(invalid(
+        Err(refused(
             "the object has no array `value` or `items` of entities; for a file with a line for each entity, give --format jsonl",
         ))
     }
@@ -151,14 +177,17 @@ impl JsonTexts {
         if self.form != Form::Array {
             while let Some(name) = self.next_name(false)? {
                 if matches!(&*name, b"\"value\"" | b"\"items\"") && self.peek()? == Some(b'[') {
-                    return Err(invalid("the object has a second array of entities"));
+                    return Err(refused("the object has a second array of entities"));
                 }
                 self.skip_member(&name)?;
             }
         }
         match self.peek()? {
             None => Ok(()),
-            Some(_) => Err(invalid("trailing characters follow the document")),
+            Some(_) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "trailing characters follow the document",
+            )),
         }
     }
 
@@ -175,7 +204,7 @@ impl JsonTexts {
         next.retain(|byte| !byte.is_ascii_whitespace());
         match &*next {
             b"null" | b"\"\"" | b"{}" => Ok(()),
-            _ => Err(invalid(
+            _ => Err(refused(
                 "the file is one page of an answer, and more entities follow: query all of them, and import that file",
             )),
         }
@@ -287,8 +316,15 @@ impl JsonTexts {
     }
 }
 
-fn invalid(reason: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, reason)
+/// Whether the last line of a file ends in the middle of an entity.
+fn is_cut(line: &[u8]) -> bool {
+    !line.ends_with(b"\n")
+        && serde_json::from_slice::<IgnoredAny>(line).is_err_and(|error| error.is_eof())
+}
+
+/// The error of a document that is whole, and is refused.
+fn refused(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 
 fn unexpected(found: Option<u8>, expected: &str) -> io::Error {
@@ -323,6 +359,34 @@ mod tests {
                 Ok(false) => return (rows, Ok(())),
                 Err(failure) => return (rows, Err(failure)),
             }
+        }
+    }
+
+    #[test]
+    fn blank_lines_are_counted_and_a_cut_line_is_damage() {
+        let read = |text: &'static str| {
+            let bytes = BufReader::with_capacity(3, Cursor::new(text));
+            let mut texts = JsonTexts::lines(Box::new(bytes));
+            let (mut places, mut line) = (Vec::new(), Vec::new());
+            loop {
+                match texts.read(&mut line) {
+                    Ok(true) => places.push(texts.place()),
+                    Ok(false) => return (places, Ok(())),
+                    Err(failure) => return (places, Err(failure)),
+                }
+            }
+        };
+        let (places, done) = read("\n\r\n  \n  {}\n\n{}\n \n");
+        done.unwrap();
+        assert_eq!(places, ["line 4", "line 6"]);
+        // What is no JSON at all is a row that is skipped, also in the last line.
+        let (places, done) = read("{}\n{\n{} x");
+        done.unwrap();
+        assert_eq!(places, ["line 1", "line 2", "line 3"]);
+        for cut in ["{}\n{\"a\":", "{}\n{\"a\":\"x", "{}\n\n{"] {
+            let (places, done) = read(cut);
+            assert_eq!(places, ["line 1"], "{cut}");
+            assert!(matches!(done, Err(Failure::Damaged(_))), "{cut}");
         }
     }
 

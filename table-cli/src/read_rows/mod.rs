@@ -1,5 +1,7 @@
 //! Reads entities from files.
 
+#[cfg(feature = "parquet")]
+mod arrow_schema;
 mod columns;
 mod csv_file;
 mod csv_records;
@@ -35,8 +37,8 @@ use self::value::Evidence;
 use crate::data_file::{DataFile, DataFormat};
 use crate::failure::{Failure, Result};
 
-const PARTITION_KEY: &str = "PartitionKey";
-const ROW_KEY: &str = "RowKey";
+pub(crate) const PARTITION_KEY: &str = "PartitionKey";
+pub(crate) const ROW_KEY: &str = "RowKey";
 /// The rows of a file from which types are inferred.
 const SAMPLE_ROWS: usize = 1000;
 /// The bytes of rows from which types are inferred.
@@ -258,6 +260,8 @@ impl RowReader {
                 .any(|file| file.format == DataFormat::Csv)
         {
             reader.options.check_types(&facts.columns)?;
+        } else if let Some(problem) = reader.options.keys.problem() {
+            return Err(Failure::misuse(problem));
         }
         let completed = facts.completed_times().join(", ");
         if !completed.is_empty() {

@@ -1,6 +1,6 @@
 //! Reads entities from files of Apache Parquet, of `tables export` and of other programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::ops::ControlFlow;
@@ -15,6 +15,7 @@ use table_core::limits;
 use table_core::model::{EdmType, EdmValue, Entity, Properties, Ticks};
 use uuid::Uuid;
 
+use super::arrow_schema::{ARROW_SCHEMA, durations};
 use super::columns::{Repeats, Role, roles};
 use super::csv_file::edm_type;
 use super::parquet_pages::{MAX_PAGES_BYTES, check_pages};
@@ -102,12 +103,29 @@ pub(super) struct ParquetReader {
 impl ParquetReader {
     /// Reads the schema, and every page that is needed, to check it. Refuses columns that no property can hold.
     pub(super) fn new(file: File, options: &ReadOptions, facts: &mut Facts) -> Result<Self> {
-        let no_file = |error: &dyn std::fmt::Display| {
-            Failure::misuse(format!("the file is not a whole Parquet file: {error}"))
-        };
-        let pages = file.try_clone().map_err(|error| no_file(&error))?;
-        let file = SerializedFileReader::new(file).map_err(|error| no_file(&error))?;
+        let pages = file.try_clone().map_err(Failure::failed)?;
+        let file = SerializedFileReader::new(file).map_err(|error| {
+            of_parquet(
+                format!("the file is not a whole Parquet file: {error}: nothing was imported"),
+                &error,
+            )
+        })?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
+        // `roles` sees the names of properties, and a property may have a column for each type.
+        let mut whole_names = BTreeSet::new();
+        for column in schema.root_schema().get_fields() {
+            let name = column.name();
+            if !whole_names.insert(name) && !options.rules.ignore.contains(name) {
+                return Err(Failure::misuse(format!(
+                    "two columns are called {name:?}: give one of them another name in the file"
+                )));
+            }
+        }
+        let metadata = file.metadata().file_metadata().key_value_metadata();
+        let arrow = metadata
+            .and_then(|all| all.iter().find(|pair| pair.key == ARROW_SCHEMA))
+            .and_then(|pair| pair.value.as_deref());
+        let durations = arrow.map(durations).unwrap_or_default();
         let names: Vec<String> = (0..schema.num_columns())
             .map(|at| property_of(schema.get_column_root(at).name()))
             .collect();
@@ -129,6 +147,12 @@ impl ParquetReader {
                 continue;
             }
             let name = schema.get_column_root(at).name();
+            if durations.iter().any(|duration| duration == name) {
+                return Err(unfit(
+                    name,
+                    "has durations, which no property can hold exactly",
+                ));
+            }
             let mut column = column(at, name, schema.get_column_root(at), descriptor)?;
             match role {
                 Role::Timestamp
@@ -312,17 +336,33 @@ pub(crate) fn seekable(mut input: impl std::io::Read) -> Result<File> {
 }
 
 fn failed(row: u64, error: &ParquetError) -> Failure {
-    Failure::failed(format!(
-        "the Parquet file cannot be read after row {row}: {error}"
+    of_parquet(
+        format!("the Parquet file cannot be read after row {row}: {error}"),
+        error,
+    )
+}
+
+/// A failure to read a file: by the error of the operating system, if that is the cause.
+fn of_parquet(reason: String, error: &ParquetError) -> Failure {
+    let cause = match error {
+        ParquetError::External(cause) => cause.downcast_ref::<std::io::Error>(),
+        _ => None,
+    };
+    match cause {
+        Some(cause) => Failure::of_input(reason, cause),
+        None => Failure::Damaged(reason),
+    }
+}
+
+/// The refusal of a column that no property can be.
+fn unfit(name: &str, reason: &str) -> Failure {
+    Failure::misuse(format!(
+        "the column '{name}' {reason}: write the file without it, or as text, or leave it out with --ignore '{name}'"
     ))
 }
 
 fn column(at: usize, name: &str, root: &Type, descriptor: &ColumnDescriptor) -> Result<Column> {
-    let refused = |reason: String| {
-        Err(Failure::misuse(format!(
-            "the column '{name}' {reason}: write the file without it, or as text"
-        )))
-    };
+    let refused = |reason: String| Err(unfit(name, &reason));
     if root.is_group() || descriptor.max_rep_level() > 0 {
         return refused("has lists or structures, and a property has one value".to_owned());
     }
@@ -598,7 +638,10 @@ mod tests {
     use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
     use parquet::schema::parser::parse_message_type;
 
+    use parquet::file::metadata::KeyValue;
+
     use super::*;
+    use crate::read_rows::arrow_schema::tests::WITH_DURATION;
     use crate::read_rows::{ColumnRules, KeyTemplates};
 
     /// Writes one row group, column after column.
@@ -760,15 +803,43 @@ mod tests {
                 .to_string()
                 .contains("two columns are called \"RowKey\"")
         );
+        for twice in [
+            "optional int32 N; optional double N",
+            "optional int32 N@Int32; optional int32 N@Int32",
+        ] {
+            let file = write_empty(&format!("message m {{ {KEYS} {twice}; }}"));
+            let refused = open(file).err().unwrap().to_string();
+            assert!(refused.contains("two columns are called"), "{refused}");
+        }
         let without_keys = write_empty("message m { optional double A; }");
         let refused = open(without_keys).err().unwrap();
         assert!(refused.to_string().contains("--partition-key"));
     }
 
+    /// pyarrow keeps the type in its own schema: in Parquet the column has whole numbers.
+    #[test]
+    fn durations_are_refused_by_name() {
+        let schema = format!("message m {{ {KEYS} optional int64 Lasts; optional int64 N; }}");
+        let arrow = KeyValue::new(ARROW_SCHEMA.to_owned(), WITH_DURATION.to_owned());
+        let refused = open(write_with(&schema, Some(vec![arrow]))).err().unwrap();
+        assert!(matches!(refused, Failure::Misuse(_)));
+        let refused = refused.to_string();
+        assert!(
+            refused.contains("'Lasts' has durations") && refused.contains("--ignore"),
+            "{refused}"
+        );
+        open(write_empty(&schema)).unwrap();
+    }
+
     fn write_empty(schema: &str) -> File {
+        write_with(schema, None)
+    }
+
+    fn write_with(schema: &str, metadata: Option<Vec<KeyValue>>) -> File {
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let file = tempfile::tempfile().unwrap();
-        let properties = Arc::new(WriterProperties::builder().build());
+        let properties = WriterProperties::builder().set_key_value_metadata(metadata);
+        let properties = Arc::new(properties.build());
         SerializedFileWriter::new(file.try_clone().unwrap(), schema, properties)
             .unwrap()
             .close()
@@ -825,7 +896,6 @@ mod tests {
         for columns in [
             "optional int32 N@Int32; optional double N",
             "optional int32 N; optional double N@Double",
-            "optional int32 N; optional double N",
         ] {
             let schema = format!("message m {{ {KEYS} {columns}; }}");
             let file = write(

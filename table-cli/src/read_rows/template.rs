@@ -9,6 +9,7 @@ use table_core::manifest::{
     TemplatePart,
 };
 use table_core::model::{Entity, Key, KeyPartType, Properties, TableName, ValueRef};
+use table_core::store::ErrorKind;
 
 use super::{PARTITION_KEY, ROW_KEY};
 use crate::entity_text::value_text;
@@ -16,12 +17,23 @@ use crate::failure::{Failure, Result};
 
 /// How keys are made from the columns of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct KeyTemplates(Option<Arc<Templates>>);
+pub(crate) struct KeyTemplates(Option<Result<Arc<Templates>, String>>);
 
 #[derive(Debug)]
 struct Templates {
     evaluator: Evaluator,
     values: Vec<TemplateValue>,
+    /// Parts that need a value of some type.
+    typed: Vec<TypedPart>,
+}
+
+/// A part that needs a value of a type, such as `{age:u32}`.
+#[derive(Clone, Debug)]
+struct TypedPart {
+    part: String,
+    column: String,
+    /// The needed value, for an error.
+    needed: &'static str,
 }
 
 /// A value that the templates read.
@@ -43,45 +55,38 @@ pub(super) struct FileKey {
 }
 
 impl KeyTemplates {
-    /// Parses the templates of PartitionKey and RowKey. Both are given, or neither.
+    /// Parses the templates of PartitionKey and RowKey. Both are given, or neither. A template that cannot be parsed is a
+    /// [problem](Self::problem), which is told with the columns of the file.
     pub(crate) fn new(partition: Option<&str>, row: Option<&str>) -> Result<Self> {
-        let mut values = Vec::new();
-        let (partition, row) = match (partition, row) {
-            (None, None) => return Ok(Self(None)),
-            (Some(partition), Some(row)) => (
-                template(PARTITION_KEY, partition, &mut values)?,
-                template(ROW_KEY, row, &mut values)?,
-            ),
-            _ => {
-                return Err(Failure::misuse(
-                    "give both --partition-key and --row-key, or neither",
-                ));
+        match (partition, row) {
+            (None, None) => Ok(Self(None)),
+            (Some(partition), Some(row)) => {
+                Ok(Self(Some(Templates::parse(partition, row).map(Arc::new))))
             }
-        };
-        // The library evaluates templates as the keys of an index. In another table no key is an entity's own.
-        let table = TableName::new("Keys").map_err(Failure::misuse)?;
-        let definition =
-            IndexDefinition::keyed("keys", Placement::OtherTable(table), Some(partition), row);
-        let evaluator = definition.evaluator().map_err(Failure::misuse)?;
-        Ok(Self(Some(Arc::new(Templates { evaluator, values }))))
+            _ => Err(Failure::misuse(
+                "give both --partition-key and --row-key, or neither",
+            )),
+        }
+    }
+
+    /// Why the templates are refused.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.0.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
+    fn templates(&self) -> Option<&Templates> {
+        self.0.as_ref()?.as_deref().ok()
     }
 
     /// The columns that the templates read; `None` without templates.
     pub(super) fn columns(&self) -> Option<BTreeSet<&str>> {
-        let Self(templates) = self;
-        Some(
-            templates
-                .as_ref()?
-                .values
-                .iter()
-                .map(|value| &*value.column)
-                .collect(),
-        )
+        let values = self.templates()?.values.iter();
+        Some(values.map(|value| &*value.column).collect())
     }
 
     /// Makes the entity of a row: by the templates, or with the keys of the file.
     pub(super) fn entity(&self, key: FileKey, properties: Properties) -> Result<Entity, String> {
-        let Some(templates) = &self.0 else {
+        let Some(templates) = self.templates() else {
             let FileKey { partition, row } = key;
             let absent = |name: &str| format!("the {name} is absent");
             let partition = partition.ok_or_else(|| absent(PARTITION_KEY))?;
@@ -117,11 +122,11 @@ impl KeyTemplates {
             values.push(name, value, false);
         }
         let none = Key::new("", "").map_err(|error| error.to_string())?;
+        let row = Entity::from_parts(none, values);
         let keys = templates
             .evaluator
-            .entry_keys(&Entity::from_parts(none, values));
-        let keys =
-            keys.map_err(|error| format!("the key templates do not fit the row: {error}"))?;
+            .entry_keys(&row)
+            .map_err(|error| templates.unfit(&row, &error))?;
         let key = keys
             .into_iter()
             .next()
@@ -130,20 +135,96 @@ impl KeyTemplates {
     }
 }
 
+impl Templates {
+    fn parse(partition: &str, row: &str) -> Result<Self, String> {
+        let (mut values, mut typed) = (Vec::new(), Vec::new());
+        let partition = template(PARTITION_KEY, partition, &mut values, &mut typed)?;
+        let row = template(ROW_KEY, row, &mut values, &mut typed)?;
+        let text = |error: table_core::Error| error.to_string();
+        // The library evaluates templates as the keys of an index. In another table no key is an entity's own.
+        let table = TableName::new("Keys").map_err(text)?;
+        let definition =
+            IndexDefinition::keyed("keys", Placement::OtherTable(table), Some(partition), row);
+        Ok(Self {
+            evaluator: definition.evaluator().map_err(text)?,
+            values,
+            typed,
+        })
+    }
+
+    /// Why the templates give no key for a row.
+    fn unfit(&self, row: &Entity, error: &table_core::Error) -> String {
+        for TypedPart {
+            part,
+            column,
+            needed,
+        } in &self.typed
+        {
+            if let Some(ValueRef::String(text)) = row.get(column) {
+                return format!(
+                    "the part {part} of a key template needs {needed}, and the column '{column}' has the text {text:?}: give \
+                     --type COLUMN=TYPE, or write {{{column}}} for the text"
+                );
+            }
+        }
+        let reason = match error.root().kind() {
+            // Without the name of the index and the key of the entity: an import has neither.
+            ErrorKind::InvalidKey { reason, .. } => {
+                reason.replace(&format!(" of {}", row.key()), "")
+            }
+            _ => error.to_string(),
+        };
+        format!("the key templates do not fit the row: {reason}")
+    }
+}
+
 /// Parses a template. Its parts become values of their own names.
-fn template(name: &str, text: &str, values: &mut Vec<TemplateValue>) -> Result<KeyTemplate> {
-    let refused =
-        |reason: String| Failure::misuse(format!("the template of the {name}, {text:?}: {reason}"));
-    let parsed: KeyTemplate = text
-        .parse()
-        .map_err(|error: table_core::Error| refused(error.to_string()))?;
+fn template(
+    name: &str,
+    text: &str,
+    values: &mut Vec<TemplateValue>,
+    typed: &mut Vec<TypedPart>,
+) -> Result<KeyTemplate, String> {
+    let refused = |reason: String| format!("the template of the {name}, {text:?}: {reason}");
+    let parsed: KeyTemplate = text.parse().map_err(|error: table_core::Error| {
+        let reason = match error.kind() {
+            ErrorKind::InvalidKey { reason, .. } => reason.clone(),
+            _ => error.to_string(),
+        };
+        refused(format!(
+            "{reason}; a column with another name is read with --rename 'COLUMN=Name'"
+        ))
+    })?;
     let segments = parsed.segments().iter().map(|segment| match segment {
         KeySegment::Literal(literal) => Ok(KeySegment::Literal(literal.clone())),
-        KeySegment::Part(part) => value_part(part, values)
-            .map(KeySegment::Part)
-            .map_err(&refused),
+        KeySegment::Part(part) => {
+            let part = value_part(part, values).map_err(&refused)?;
+            typed.extend(typed_part(&part));
+            Ok(KeySegment::Part(part))
+        }
     });
-    KeyTemplate::new(segments.collect::<Result<_>>()?).map_err(refused)
+    KeyTemplate::new(segments.collect::<Result<_, String>>()?).map_err(refused)
+}
+
+/// The part, if it needs a value of a type.
+fn typed_part(part: &TemplatePart) -> Option<TypedPart> {
+    let (PartSource::Property(column), PartEncoding::Declared(declared)) =
+        (&part.source, &part.encoding)
+    else {
+        return None;
+    };
+    let needed = match declared {
+        KeyPartType::Text | KeyPartType::Custom => return None,
+        KeyPartType::Bool => "true or false",
+        KeyPartType::Time | KeyPartType::Day | KeyPartType::Hour => "a time",
+        KeyPartType::Uuid => "a Guid",
+        _ => "a number",
+    };
+    Some(TypedPart {
+        part: part.to_string(),
+        column: column.to_string(),
+        needed,
+    })
 }
 
 fn value_part(
@@ -248,6 +329,25 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_needs_another_value_is_named() {
+        let row = Entity::new("", "")
+            .unwrap()
+            .with("name", "ann")
+            .with("n", -1);
+        for (template, reason) in [
+            (
+                "{name:u32}",
+                "the part {name:u32} of a key template needs a number, and the column 'name' has the text \"ann\"",
+            ),
+            ("{n}_{name:day}", "needs a time"),
+            ("{n:u32}", "the key templates do not fit the row: {n:u32}: "),
+        ] {
+            let unfit = key("p", template, &row).unwrap_err();
+            assert!(unfit.contains(reason), "{unfit}");
+        }
+    }
+
+    #[test]
     fn the_key_of_the_file_is_a_column_of_templates() {
         let row = Entity::new("", "").unwrap().with("id", 1);
         assert_eq!(
@@ -264,9 +364,8 @@ mod tests {
             ("{@id}", "write {id}"),
             ("{id", "not closed"),
         ] {
-            let refused = KeyTemplates::new(Some("p"), Some(template))
-                .unwrap_err()
-                .to_string();
+            let templates = KeyTemplates::new(Some("p"), Some(template)).unwrap();
+            let refused = templates.problem().unwrap();
             assert!(refused.contains(reason), "{refused}");
         }
         assert!(KeyTemplates::new(Some("{origin}"), None).is_err());

@@ -24,7 +24,8 @@ impl Evidence {
     /// The types that a text of CSV can have.
     ///
     /// A number with zeros in front, such as a postal code, is text. So is a number with a bare exponent, such as `12e5`, which may
-    /// be an identifier: programs write exponents with a point or a sign (`1.2e6`, `1e-05`).
+    /// be an identifier: programs write exponents with a point or a sign (`1.2e6`, `1e-05`). A number that a reader gets back in other
+    /// digits is text too: more decimals than a Double keeps, and `-0`.
     pub(super) fn of_text(text: &str) -> Self {
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             return Self::of(&[EdmType::Boolean]);
@@ -37,11 +38,25 @@ impl Evidence {
                 bits
             });
         }
+        Self::of_number(text)
+    }
+
+    /// The types of numbers that a text of CSV can have.
+    fn of_number(text: &str) -> Self {
         let digits = text.strip_prefix('-').unwrap_or(text);
         let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
-            && !(digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0."));
+            && !(digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0."))
+            && text != "-0";
         let has_bare_exponent = digits.contains(['e', 'E']) && !digits.contains(['.', '+', '-']);
-        if is_number && !has_bare_exponent {
+        if !is_number || has_bare_exponent {
+            return Self(0);
+        }
+        // The shortest digits of a Double are those that every program writes.
+        let is_read_back = is_whole(digits)
+            || text.parse().is_ok_and(|value: f64| {
+                significant_digits(&format!("{value:e}")) == significant_digits(text)
+            });
+        if is_read_back {
             Self::of_literal(text)
         } else {
             Self(0)
@@ -59,12 +74,19 @@ impl Evidence {
             };
         }
         match (text.parse::<i32>(), text.parse::<i64>(), exact) {
+            // An integer has no sign of zero.
+            (Ok(0), ..) if text.starts_with('-') => Self::of(&[EdmType::Double]),
             (Ok(_), ..) => Self::of(&[EdmType::Int32, EdmType::Int64, EdmType::Double]),
             (_, Ok(_), Some(_)) => Self::of(&[EdmType::Int64, EdmType::Double]),
             (_, Ok(_), None) => Self::of(&[EdmType::Int64]),
             // A whole number that no Int64 holds is text: a Double has its value by chance alone.
             _ => Self(0),
         }
+    }
+
+    /// Whether the values can have the type.
+    fn has(self, edm_type: EdmType) -> bool {
+        self.and(Self::of(&[edm_type])) != Self(0)
     }
 
     fn of(types: &[EdmType]) -> Self {
@@ -96,6 +118,19 @@ impl Evidence {
     pub(super) fn completes_times(self) -> bool {
         self.narrowest() == EdmType::DateTime && self.0 & WHOLE_TIMES == 0
     }
+}
+
+/// Parses a value of an inferred type: a value that was not among the first rows is not changed by it either.
+///
+/// # Errors
+/// The text is not of the type, or the type would change the text.
+pub(super) fn parse_inferred(text: &str, edm_type: EdmType) -> Result<EdmValue, &'static str> {
+    let value = parse_value(text, edm_type)?;
+    let is_number = matches!(edm_type, EdmType::Int32 | EdmType::Int64 | EdmType::Double);
+    if is_number && !Evidence::of_number(text).has(edm_type) {
+        return Err("a number would be other text");
+    }
+    Ok(value)
 }
 
 /// Parses a value of a type.
@@ -241,7 +276,7 @@ mod tests {
             "1e-05",
             "1e+16",
             "0.30000000000000004",
-            "0.10000000000000001",
+            "-0.0",
         ] {
             assert_eq!(inferred(text), EdmType::Double, "{text}");
         }
@@ -271,7 +306,9 @@ mod tests {
             "1.5e400",
             "1.5e-400",
             "3.14159265358979323846",
+            "0.10000000000000001",
             "9007199254740993.0",
+            "-0",
             "2024-02-30",
             "2024-02-01 10",
             "2024-02-01T00:00:00.12345678Z",
@@ -306,6 +343,9 @@ mod tests {
         assert_eq!(literals(&["1", "12e5"]), EdmType::Double);
         assert_eq!(literals(&["1", "89310860123456789012"]), EdmType::String);
         assert_eq!(literals(&["1e400"]), EdmType::String);
+        // Numbers of JSON have no other digits than their value.
+        assert_eq!(literals(&["0.10000000000000001"]), EdmType::Double);
+        assert_eq!(literals(&["-0", "1"]), EdmType::Double);
         let times = |texts: &[&str]| {
             texts
                 .iter()
@@ -315,6 +355,34 @@ mod tests {
         };
         assert!(times(&["2013-01-01T05:00:00Z", "2024-02-01"]).completes_times());
         assert!(!times(&["2013-01-01T05:00:00Z"]).completes_times());
+    }
+
+    /// A value after the first rows, which have shown the type.
+    #[test]
+    fn an_inferred_type_changes_no_text() {
+        for (text, edm_type) in [
+            ("-0", EdmType::Int32),
+            ("007", EdmType::Int32),
+            ("+7", EdmType::Int64),
+            ("12e5", EdmType::Double),
+            ("0.10000000000000001", EdmType::Double),
+            ("NaN", EdmType::Double),
+        ] {
+            assert!(parse_value(text, edm_type).is_ok(), "{text}");
+            assert!(parse_inferred(text, edm_type).is_err(), "{text}");
+        }
+        for (text, edm_type) in [
+            ("-7", EdmType::Int32),
+            ("7", EdmType::Int64),
+            ("7", EdmType::Double),
+            ("2.50", EdmType::Double),
+            ("-0.0", EdmType::Double),
+            ("007", EdmType::String),
+            ("True", EdmType::Boolean),
+            ("2024-02-01", EdmType::DateTime),
+        ] {
+            assert!(parse_inferred(text, edm_type).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -146,7 +146,12 @@ fn a_damaged_or_unfinished_backup_is_refused_and_writes_nothing() {
     tables()
         .args(["restore", &backup, &to])
         .assert()
-        .code(1)
+        .code(4)
+        .stderr(contains("no backup"));
+    tables()
+        .args(["restore", &backup, &to, "--check"])
+        .assert()
+        .code(4)
         .stderr(contains("no backup"));
     tables().args(["backup", &from, &backup]).assert().success();
     let (file, contents) = (
@@ -188,7 +193,7 @@ fn a_damaged_or_unfinished_backup_is_refused_and_writes_nothing() {
     tables()
         .args(["restore", &backup, &to])
         .assert()
-        .code(1)
+        .code(4)
         .stderr(contains("not complete"));
     assert!(
         !directory.path().join("store").exists(),

@@ -487,7 +487,7 @@ fn wrong_values_of_options_are_refused() {
         ),
         (
             &["import", &store, "Employees", "--from", &parquet],
-            2,
+            4,
             "not a whole Parquet file",
         ),
         (&["copy", &store], 2, "<TO>"),

@@ -66,11 +66,42 @@ impl Long {
     }
 }
 
+/// Before a command has work that could be stopped: here it waits for a pipe that has its connection string.
+#[test]
+fn a_store_that_is_being_opened_is_left_with_a_word() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("connection");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for signal in ["-INT", "-TERM"] {
+        let process = Command::new(assert_cmd::cargo::cargo_bin("tables"))
+            .args(["list", &format!("file:{}", pipe.display())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Opens when the command has opened the other end, and is kept open, so that the command waits for the text.
+        let _writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+        kill(&process, signal);
+        let output = process.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), &*errors),
+            (Some(1), "error: interrupted: run the same command again\n"),
+            "{signal}"
+        );
+    }
+}
+
 fn interrupt(process: &Child) {
+    kill(process, "-INT");
+}
+
+fn kill(process: &Child, signal: &str) {
     let id = process.id().to_string();
     assert!(
         Command::new("kill")
-            .args(["-INT", &id])
+            .args([signal, &id])
             .status()
             .unwrap()
             .success()

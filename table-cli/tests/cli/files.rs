@@ -158,10 +158,10 @@ fn parquet_is_compressed_inside_and_whole_or_refused() {
         .code(2)
         .stderr(contains("--null is for CSV"));
     let whole = fs::read(&path).unwrap();
-    for damaged in [&whole[..whole.len() - 9], b"no Parquet"] {
+    for damaged in [&whole[..whole.len() - 9], b"no Parquet", b""] {
         fs::write(&path, damaged).unwrap();
         import(&to, &path, &[])
-            .code(2)
+            .code(4)
             .stderr(contains("not a whole Parquet file"));
     }
     let import_input = [
@@ -177,7 +177,7 @@ fn parquet_is_compressed_inside_and_whole_or_refused() {
         .args(import_input)
         .write_stdin("no Parquet")
         .assert()
-        .code(2);
+        .code(4);
     input.stderr(contains("not a whole Parquet file"));
     assert!(!directory.path().join("store").exists());
     let absent = directory
@@ -214,7 +214,7 @@ fn an_array_of_json_is_read_and_not_written() {
     export.stderr(contains(".jsonl"));
     fs::write(&path, &text[..50]).unwrap();
     import(&to, &path, &["--mode", "upsert"])
-        .code(1)
+        .code(4)
         .stderr(contains("cannot be read after entity 1"));
 }
 
@@ -548,7 +548,7 @@ fn a_file_that_cannot_be_imported_changes_nothing() {
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() - 9]).unwrap();
     import(&to, &path, &[])
-        .code(1)
+        .code(4)
         .stderr(contains("cannot be read"));
     assert!(!directory.path().join("store").exists());
 }

@@ -231,6 +231,13 @@ fn secrets_in_the_wrong_place_are_not_repeated() {
         &["list", &file],
         &["list", &format!("?sv=2019-02-02&sig={key}")],
         &["list", &format!("embedded:x?sig={key}")],
+        &["list", key],
+        &["list", &format!("sig={key}")],
+        &["list", &format!("TableEndpoint=https://a;sig={key}")],
+        &["list", "memory", key],
+        &["query", "memory", key],
+        &["query", "memory", "Employees", &format!("--format={key}")],
+        &["restore", "monday", key],
         &["query", "memory", "Employees", "--keys", &keys],
         &["query", "memory", "Employees", "--keys", key],
     ] {

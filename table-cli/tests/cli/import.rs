@@ -663,7 +663,7 @@ fn a_file_with_a_quote_too_few_is_an_error_with_its_line() {
         ),
     ] {
         Place::new("e.csv", text)
-            .refused(&[], 1)
+            .refused(&[], 4)
             .stderr(contains(reason).and(contains("service").not()));
     }
     // A row with too few cells is a row by itself.
@@ -671,6 +671,113 @@ fn a_file_with_a_quote_too_few_is_an_error_with_its_line() {
     place.import(&[]).code(3).stderr(contains(
         "line 3: the row has 2 cells, and the header has 3",
     ));
+}
+
+/// In every format, with one exit code: nothing of a file that is damaged in its first rows is written.
+#[test]
+fn a_cut_file_is_damage_in_every_format() {
+    let row = |n: usize| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{n}\",\"V\":\"x\"}}");
+    for (name, text) in [
+        ("e.csv", "PartitionKey,RowKey,V\np,1,x\np,2".to_owned()),
+        ("e.jsonl", format!("{}\n{}", row(1), &row(2)[..30])),
+        ("e.json", format!("[{},{}", row(1), &row(2)[..30])),
+    ] {
+        Place::new(name, &text).refused(&[], 4);
+        let whole = gzip(text.as_bytes());
+        Place::new(name, &whole[..whole.len() - 9]).refused(&[], 4);
+        let whole = zstd::encode_all(text.as_bytes(), 3).unwrap();
+        Place::new(name, &whole[..whole.len() - 2]).refused(&[], 4);
+    }
+    // After the rows that show the types, the rows before the damage are written.
+    let many: String = (0..1001).map(|n| row(n) + "\n").collect();
+    let cells: String = (0..1001).map(|n| format!("p,{n},x\n")).collect();
+    for (name, text) in [
+        ("e.csv", format!("PartitionKey,RowKey,V\n{cells}p,2")),
+        ("e.jsonl", format!("{many}{}", &row(2)[..30])),
+    ] {
+        let place = Place::new(name, text);
+        place
+            .import(&[])
+            .code(4)
+            .stderr(contains("the file is cut").and(contains("--mode upsert")));
+        assert_eq!(place.rows().len(), 1001, "{name}");
+    }
+    // A last line that is whole needs no line feed.
+    let place = Place::new("e.jsonl", row(1));
+    place.import(&[]).success();
+    let place = Place::new("e.csv", "PartitionKey,RowKey,V\np,1,x");
+    place.import(&[]).success();
+}
+
+/// Also after the rows that show the type.
+#[test]
+fn an_inferred_type_changes_no_text() {
+    let text = "PartitionKey,RowKey,N,D\np,1,-0,0.10000000000000001\n";
+    let place = Place::new("e.csv", text);
+    place
+        .import(&[])
+        .success()
+        .stderr(contains("N=Edm.String").and(contains("D=Edm.String")));
+    let rows: String = (0..1001).map(|n| format!("p,{n},7,2.5\n")).collect();
+    for late in ["-0,2.5", "007,2.5", "7,0.10000000000000001"] {
+        let text = format!("PartitionKey,RowKey,N,D\n{rows}p,late,{late}\n");
+        let place = Place::new("e.csv", text);
+        place
+            .import(&[])
+            .code(3)
+            .stderr(contains("line 1003").and(contains("--type COLUMN=String")));
+    }
+    let row = |n: usize, value: &str| {
+        format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{n}\",\"N\":{value}}}\n")
+    };
+    let place = Place::new("e.jsonl", row(1, "-0"));
+    place.import(&[]).success();
+    assert_eq!(place.rows(), [new("1").with("N", -0.0)]);
+    let rows: String = (0..1001).map(|n| row(n, "7")).collect();
+    let place = Place::new("e.jsonl", rows + &row(2000, "-0"));
+    place.import(&[]).code(3).stderr(contains("line 1002"));
+}
+
+#[test]
+fn names_that_are_no_properties_are_refused_by_their_option() {
+    let text = "PartitionKey,RowKey,Timestamp,Transaction Number\np,1,2013-01-01T05:15:00Z,7\n";
+    for (arguments, reason) in [
+        (
+            &["--keep-timestamp", "a b"][..],
+            "--keep-timestamp \"a b\": no property",
+        ),
+        (
+            &["--rename", "Transaction Number=a b"],
+            "--rename \"Transaction Number=a b\": no property",
+        ),
+        (
+            &[
+                "--partition-key",
+                "{Transaction Number}",
+                "--row-key",
+                "{RowKey}",
+            ],
+            "the file has the columns \"PartitionKey\", \"RowKey\", \"Timestamp\", \"Transaction Number\"",
+        ),
+    ] {
+        Place::new("e.csv", text)
+            .refused(arguments, 2)
+            .stderr(contains(reason));
+    }
+    let renamed = [
+        "--rename",
+        "Transaction Number=Number",
+        "--partition-key",
+        "{PartitionKey}",
+        "--row-key",
+        "{Number}_{RowKey}",
+    ];
+    let place = Place::new("e.csv", text);
+    place.import(&renamed).success();
+    // A file without entities has no columns, and a wrong template is refused all the same.
+    Place::new("e.jsonl", "")
+        .refused(&["--partition-key", "{a b}", "--row-key", "1"], 2)
+        .stderr(contains("template"));
 }
 
 #[test]
@@ -692,7 +799,7 @@ fn errors_of_files_do_not_speak_of_services() {
         "{\"PartitionKey\":\"p\",\"RowKey\":\"1\"},".repeat(1001)
     );
     let place = Place::new("e.json", text);
-    let done = place.import(&["--mode", "upsert"]).code(1);
+    let done = place.import(&["--mode", "upsert"]).code(4);
     done.stderr(
         contains("error: the JSON cannot be read after entity 1001")
             .and(contains("request").count(1)),
@@ -749,13 +856,13 @@ fn a_small_file_does_not_fill_the_memory() {
     for name in ["e.csv", "e.jsonl"] {
         for bytes in [&zstd, &compressed] {
             Place::new(name, bytes)
-                .refused(&[], 1)
+                .refused(&[], 4)
                 .stderr(contains("more than 16 MiB"));
         }
     }
     let array = zstd::encode_all(&[b"[\"", &zeros[..]].concat()[..], 3).unwrap();
     Place::new("e.json", array)
-        .refused(&[], 1)
+        .refused(&[], 4)
         .stderr(contains("more than 16 MiB"));
 }
 

@@ -370,12 +370,78 @@ fn a_wrong_index_is_not_added() {
         .stderr(contains("Absent"));
     assert_eq!(keys(directory.path()).len(), 3);
     index(&store, &["list"]).assert().success().stdout("");
-    // Two employees of a department have no common name.
+}
+
+/// An index that is not readable would refuse new values, and so most writes.
+#[test]
+fn a_unique_index_with_duplicates_is_taken_back() {
+    let (directory, store) = embedded(employees());
+    // Two employees of a department have one key.
     let same = ["add", "all", "--row-key", "one", "--unique"];
-    index(&store, &same)
+    index(&store, &same).assert().code(1).stderr(
+        contains("was not added")
+            .and(contains(
+                "('Sales', 'one') of ('Sales', '1') and of ('Sales', '2')",
+            ))
+            .and(contains("the table is as before")),
+    );
+    index(&store, &["list"]).assert().success().stdout("");
+    assert_eq!(keys(directory.path()).len(), 3);
+    let file = directory.path().join("new.csv");
+    std::fs::write(&file, "PartitionKey,RowKey\nSales,3\n").unwrap();
+    let mut import = tables();
+    import.args(["import", &store, "Employees", "--from"]);
+    import.arg(&file).assert().success();
+    let mut doctor = tables();
+    doctor.args(["doctor", &store]).assert().success();
+}
+
+/// The state that a program leaves whose build has found duplicates: every command names the way out.
+#[test]
+fn a_failed_build_of_a_program_is_named_by_every_command() {
+    let (directory, store) = embedded(employees());
+    on_disk(directory.path(), async |store| {
+        let all = Index::keyed("all", Placement::OtherPartition, "all", "one").unwrap();
+        let (table, options) = (TableName::new("Employees").unwrap(), IndexOptions::local());
+        let indexes = vec![all.unique_within_table()];
+        let opened = IndexedEntities::open(store.into_shared(), table, indexes, options);
+        let opened = opened.await.unwrap();
+        opened.build("all").unwrap().run().await.unwrap_err();
+    });
+    let drop_it = "`tables index STORE TABLE drop INDEX`";
+    index(&store, &["build", "all"])
         .assert()
         .code(1)
-        .stderr(contains("same value"));
+        .stderr(contains("same value").and(contains(drop_it)));
+    let file = directory.path().join("new.csv");
+    std::fs::write(&file, "PartitionKey,RowKey\nSales,3\n").unwrap();
+    let mut import = tables();
+    import.args(["import", &store, "Employees", "--from"]);
+    import
+        .arg(&file)
+        .assert()
+        .code(3)
+        .stderr(contains("is building").and(contains(drop_it)));
+    let mut doctor = tables();
+    doctor.args(["doctor", &store]).assert().code(4).stdout(
+        contains("damage: taken keys: the index all.")
+            .and(contains("which cannot be built (2)"))
+            .and(contains("or drop the index")),
+    );
+    index(&store, &["scrub"])
+        .assert()
+        .code(4)
+        .stderr(contains("drop the index").and(contains("--repair").not()));
+    let mut upkeep = tables();
+    upkeep
+        .args(["upkeep", &store, "--once"])
+        .assert()
+        .code(4)
+        .stderr(contains("same value, for 2 values").and(contains("or drop the index")));
+    index(&store, &["drop", "all", "--yes"]).assert().success();
+    let mut import = tables();
+    import.args(["import", &store, "Employees", "--from"]);
+    import.arg(&file).assert().success();
 }
 
 /// The arguments that add the index `age`.

@@ -169,7 +169,7 @@ pub enum ErrorKind {
     },
     /// A unique index cannot be built, because several entities have the same value.
     #[error(
-        "the unique index '{index}' cannot be built, because entities have the same value: {}; change or delete one entity of each pair and build again",
+        "the unique index '{index}' cannot be built, because entities have the same value: {}; change or delete one entity of each pair and build again, or drop the index",
         Listed(duplicates)
     )]
     DuplicateValues {

@@ -44,7 +44,7 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use table_core::engine::entity_size;
-use table_core::manifest::{IndexState, Manifest, StoredIndex};
+use table_core::manifest::{IndexDefinition, IndexState, Manifest, StoredIndex, Uniqueness};
 use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::store::{CycleDetector, ErrorKind, Result, TableStore, TableStoreExt as _, limits};
@@ -308,11 +308,9 @@ impl Examination {
         report: &mut TableExamination,
         findings: &mut Findings,
     ) -> Result<()> {
-        // While an index is built, entities without entries are no damage: the build has not come to them yet.
-        let (compared, others): (Vec<_>, Vec<_>) = indexes
-            .iter()
-            .partition(|index| index.state == IndexState::Readable && !index.is_dropping());
-        for index in others {
+        let is_unfinished =
+            |index: &&StoredIndex| index.state != IndexState::Readable || index.is_dropping();
+        for index in indexes.iter().filter(is_unfinished) {
             let doing = if index.is_dropping() {
                 "being removed"
             } else {
@@ -325,6 +323,10 @@ impl Examination {
             );
             findings.add(Problem::UnfinishedIndex, &subject, None);
         }
+        let compared: Vec<_> = indexes
+            .iter()
+            .filter(|index| !is_unfinished(index) || may_have_duplicates(index))
+            .collect();
         if compared.is_empty() || self.entries == CompareEntries::None {
             return Ok(());
         }
@@ -346,6 +348,14 @@ impl Examination {
                 }
             };
             match found {
+                // Entities without entries are no damage before the index is built: the build has not come to them yet.
+                Ok(found) if is_unfinished(&index) => {
+                    let taken = found.taken_keys as u64;
+                    if taken > 0 {
+                        let subject = format!("the index {id}, which cannot be built");
+                        findings.add_many(Problem::TakenEntries, &subject, taken);
+                    }
+                }
                 Ok(found) => {
                     report.compared.insert(id.clone(), found.clone());
                     add_scrub(&id, &found, findings);
@@ -360,6 +370,14 @@ impl Examination {
         }
         Ok(())
     }
+}
+
+/// Whether a build has perhaps failed because entities have the same value of the unique index.
+fn may_have_duplicates(index: &StoredIndex) -> bool {
+    let is_unique = |definition: &IndexDefinition| definition.uniqueness != Uniqueness::No;
+    index.state == IndexState::Building
+        && !index.is_dropping()
+        && index.definition.as_ref().is_some_and(is_unique)
 }
 
 /// Adds the findings of a comparison of entries with entities.

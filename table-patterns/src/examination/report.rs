@@ -197,7 +197,9 @@ impl Problem {
             }
             Self::MissingBlob => "restore the blobs from a backup",
             Self::DanglingEntries | Self::MissingEntries => "repair the index by a scrub",
-            Self::TakenEntries => "change these entities, or the key templates of the index",
+            Self::TakenEntries => {
+                "change these entities, or the key templates of the index; or drop the index"
+            }
             Self::UnfinishedWrite => "run upkeep, which finishes them",
             Self::Poisoned => "mend what made them fail, then send them again or delete them",
             Self::RefusedRow => {
@@ -206,7 +208,9 @@ impl Problem {
             Self::NotInForce => {
                 "find who wrote the definition, then drop it, or give the consent by `tables index STORE TABLE trust` and build it"
             }
-            Self::UnfinishedIndex => "continue its build or its removal by upkeep",
+            Self::UnfinishedIndex => {
+                "continue its build or its removal by upkeep; until a unique index is built, entities get no new value in it: drop it if its build finds duplicates"
+            }
             Self::NotCompared => "scrub the index by a program that can",
             Self::HotPartition => "spread the entities over several PartitionKeys",
             Self::NearLimit => {

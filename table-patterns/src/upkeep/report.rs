@@ -204,7 +204,8 @@ impl fmt::Display for Due {
             Self::BuiltElsewhere => f.write_str("another process builds the index: wait for it"),
             Self::Duplicates(duplicates) => write!(
                 f,
-                "two entities have the same value, for {} values: change or delete one entity of each pair, and the next round builds the index",
+                "two entities have the same value, for {} values: change or delete one entity of each pair, and the next round builds the index; \
+                 or drop the index, because until then entities get no new value in it",
                 duplicates.len()
             ),
             Self::Taken(entities) => write!(

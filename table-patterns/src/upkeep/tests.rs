@@ -32,22 +32,25 @@ struct World {
 }
 
 impl World {
-    async fn new() -> Result<Self> {
+    /// A store that only this process writes.
+    async fn alone() -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
         let table = TableName::new("People")?;
         store.create_table(&table).await?;
-        // As on a service: processes that are not seen here may write it, so that changes of states wait and builders have leases.
-        store
-            .context()
-            .local_writers()
-            .expect("a store of this process")
-            .serve();
         Ok(Self {
             store,
             meter,
             table,
         })
+    }
+
+    /// As on a service: processes that are not seen here may write it, so that changes of states wait and builders have leases.
+    async fn new() -> Result<Self> {
+        let world = Self::alone().await?;
+        let writers = world.store.context().local_writers();
+        writers.expect("a store of this process").serve();
+        Ok(world)
     }
 
     async fn open(&self, indexes: &[Index]) -> Result<IndexedEntities> {
@@ -578,6 +581,73 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
     assert!(told[1], "{told:?}");
     assert_eq!(told.last(), Some(&false), "{told:?}");
     assert_in_step(&people, "email", 3).await
+}
+
+/// In a store that only this process writes, every other builder is dead, so nothing waits for its lease.
+#[tokio::test(start_paused = true)]
+async fn a_local_store_has_no_wait_for_a_dead_builder() -> Result<()> {
+    for state in [IndexState::DeleteOnly, IndexState::Building] {
+        let world = World::alone().await?;
+        let before = world.open(&[]).await?;
+        for id in 0..4 {
+            before
+                .insert(person(id, "oslo").with("Email", format!("{}@x", id % 3)))
+                .await?;
+        }
+        let people = world.open(&[by_email()]).await?;
+        if state == IndexState::Building {
+            let failed = people.build("email")?.run().await.unwrap_err();
+            assert!(failed.to_string().contains("same value"), "{failed}");
+        } else {
+            let writers = world
+                .store
+                .context()
+                .local_writers()
+                .expect("a local store");
+            let _held = writers.enter();
+            die_in(&people, "email", state).await?;
+        }
+        let started = Instant::now();
+        let report = world.upkeep().run_once().await?;
+        let due = &index(&report, &by_email()).due;
+        assert!(
+            matches!(due, Some(Due::Duplicates(found)) if found.len() == 1),
+            "{due:?}"
+        );
+        world.delete(key(3)).await?;
+        let report = world.upkeep().run_once().await?;
+        assert_eq!(index(&report, &by_email()).built, 1);
+        // The clock of the test moves by waits alone.
+        assert_eq!(started.elapsed(), Duration::ZERO, "{state}");
+        assert_in_step(&people, "email", 3).await?;
+    }
+    Ok(())
+}
+
+/// A builder of this process is not replaced, also before its index is *building*.
+#[tokio::test(start_paused = true)]
+async fn a_local_store_leaves_a_live_builder() -> Result<()> {
+    let world = World::alone().await?;
+    let before = world.open(&[]).await?;
+    before.insert(person(1, "oslo")).await?;
+    let people = world.open(&[by_city()]).await?;
+    // A state change waits for this write.
+    let writers = world
+        .store
+        .context()
+        .local_writers()
+        .expect("a local store");
+    let write = writers.enter();
+    let end_write = async {
+        sleep(Duration::from_millis(10)).await;
+        drop(write);
+    };
+    let build = people.build("city")?.run();
+    let upkeep = world.upkeep();
+    let (built, report, ()) = join!(build, upkeep.run_once(), end_write);
+    assert_eq!(built?.state, IndexState::Readable);
+    assert_eq!(index(&report?, &by_city()).built, 0);
+    assert_in_step(&people, "city", 1).await
 }
 
 #[tokio::test(start_paused = true)]

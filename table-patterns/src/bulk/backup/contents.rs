@@ -116,11 +116,11 @@ impl Backup {
     pub async fn open(directory: &BackupDirectory) -> Result<Self> {
         let Some(content) = directory.read(COMPLETE).await? else {
             return Err(match directory.read(UNFINISHED).await? {
-                Some(_) => Error::wrong_state(
+                Some(_) => Error::corrupt(
                     "the backup is not complete: run the same backup again, which continues it",
                 ),
                 None => {
-                    Error::wrong_state(format!("the directory has no backup: it has no {COMPLETE}"))
+                    Error::corrupt(format!("the directory has no backup: it has no {COMPLETE}"))
                 }
             });
         };

@@ -481,7 +481,8 @@ fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
     let index = index_name(index);
     Error::index_not_ready(format!(
         "the unique index '{index}' of the table '{table}' is {state}: until it is built and readable, {owner} cannot get \
-         {} in it, which another entity may have; `build` it first (removals, and writes that keep a value, go on)",
+         {} in it, which another entity may have; `build` it first, or `drop_index` it if its build finds duplicates (removals, and writes that keep a \
+         value, go on)",
         location.key
     ))
 }

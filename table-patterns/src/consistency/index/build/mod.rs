@@ -165,8 +165,7 @@ impl<'a> IndexBuild<'a> {
         if self.is_superseded { Ok(None) } else { built }
     }
 
-    /// Continues the build of an interrupted builder. A builder that has crashed in another process is not known to
-    /// [`until_builder_ends`](Waits::until_builder_ends) of this process, so this waits for the whole lease.
+    /// Continues the build of an interrupted builder, when that builder has been silent for a lease.
     async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
         let loaded = self.set.manifest().load().await?;
         let stored = loaded.index(self.index.id()).cloned();
@@ -178,10 +177,8 @@ impl<'a> IndexBuild<'a> {
         let may_have = may_have_plain_writers(&loaded, &self.index.definition().entity);
         self.settle_declared(stored.state, may_have).await?;
         // Also before the state is *building*: a live builder changes the row during this time.
-        sleep(self.set.slowest().durations.lease).await;
-        if stored.state == IndexState::Building {
-            self.register_local_work();
-        }
+        self.wait_for_builder().await;
+        self.register_local_work();
         self.claim(&mut stored).await?;
         self.finish(stored).await.map(Some)
     }
@@ -208,26 +205,36 @@ impl<'a> IndexBuild<'a> {
             self.set.refresh().await?;
             return Ok(stored);
         }
+        // In an earlier state a second builder does no harm: it writes no entries, and `advance` is under the ETag of the row.
+        let may_have_builder = stored.state == IndexState::Building;
+        if !may_have_builder {
+            self.register_local_work();
+        }
         self.settle_declared(stored.state, may_have_plain_writers)
             .await?;
-        // In an earlier state a second builder does no harm: it writes no entries, and `advance` is under the ETag of the row.
-        if stored.state == IndexState::Building {
-            let (set, id) = (self.set, self.index.id().to_owned());
-            let lease = set.slowest().durations.lease;
-            Waits {
-                set,
-                report: &mut self.wait_reporter(),
-            }
-            .until_builder_ends(&id, lease)
-            .await;
-            self.progress.waiting = None;
+        if may_have_builder {
+            self.wait_for_builder().await;
             self.register_local_work();
             self.claim(&mut stored).await?;
         }
         Ok(stored)
     }
 
-    /// Marks the build as in progress, from before the row says *building* until this build is dropped.
+    /// Waits for another builder of the index, which may have crashed.
+    async fn wait_for_builder(&mut self) {
+        let (set, id) = (self.set, self.index.id().to_owned());
+        let lease = set.slowest().durations.lease;
+        Waits {
+            set,
+            report: &mut self.wait_reporter(),
+        }
+        .until_builder_ends(&id, lease)
+        .await;
+        self.progress.waiting = None;
+    }
+
+    /// Marks the build as in progress until this build is dropped. A process that shares the local store, and takes over or drops the
+    /// index, waits until then (docs/manifest.md).
     fn register_local_work(&mut self) {
         self.local_work = self.set.register_build(&self.index);
     }
@@ -350,11 +357,6 @@ impl<'a> IndexBuild<'a> {
                 IndexState::Readable
             }
         };
-        // Before the row says *building*: a process that shares the local store, and takes over or drops the
-        // index, waits until this value is dropped (docs/manifest.md).
-        if next == IndexState::Building {
-            self.register_local_work();
-        }
         self.advance(stored, next, None).await?;
         self.settle(next, WaitingFor::State(next)).await.map(drop)
     }
