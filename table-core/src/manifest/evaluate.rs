@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::model::{Entity, Key, KeyBuilder, KeyParser, PartFormat, ValueError, ValueRef};
+use crate::model::{Entity, Key, KeyBuilder, KeyParser, PartFormat, Ticks, ValueError, ValueRef};
 use crate::query::Filter;
 
 /// Evaluates an [`IndexDefinition`] on stored entities.
@@ -290,6 +290,24 @@ pub(crate) fn entity_key_error(index: &str, entity: &str, key: &Key) -> Error {
         "the index '{index}' of {entity} gives an entry the key {key}, which an entity could have: start the key \
          template of the index with another text"
     ))
+}
+
+impl KeyTemplate {
+    /// Returns the text with which the keys of a time begin, up to the first part, which is the time; `None` if the template does not begin
+    /// with a literal and a part that a time can be.
+    #[doc(hidden)]
+    pub fn start_at(&self, time: Ticks) -> Option<String> {
+        let [KeySegment::Literal(prefix), KeySegment::Part(part), ..] = self.segments() else {
+            return None;
+        };
+        let mut key = KeyBuilder::new("index key", "").literal(prefix);
+        let format = PartFormat {
+            width: part.width,
+            separator: self.separator(1),
+        };
+        write_part(&mut key, part, PartValue::Time(time), format).ok()?;
+        Some(key.finish())
+    }
 }
 
 /// Appends a value with the transforms and the encoding of its part.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use table_core::manifest::{
-    Expiry, IndexDefinition, IndexKeys, IndexState, KeySegment, PartSource, Placement, Shape,
-    StoredIndex, StoredType, TemplatePart, Transform,
+    Expiry, IndexDefinition, IndexKeys, IndexState, KeySegment, KeyTemplate, PartSource, Placement,
+    Shape, StoredIndex, StoredType, TemplatePart, Transform,
 };
-use table_core::model::{Entity, TableName, Ticks, ValueRef, entry_id};
-use table_core::query::{Filter, Range};
-use table_core::store::{KeyOrder, Result, TableStore};
+use table_core::model::key_order::prefix_end;
+use table_core::model::{Entity, INDEX_NAME, TableName, Ticks, ValueRef, entry_id};
+use table_core::query::Filter;
+use table_core::store::{Error, KeyOrder, Result, TableStore};
 use table_core::typed::Table;
 
 use crate::index::IndexedEntities;
@@ -24,18 +25,9 @@ pub(super) struct ExpiryIndex<'a> {
     entities: &'a IndexedEntities,
     id: String,
     table: TableName,
-    /// The literal before the time in the PartitionKeys.
-    prefix: String,
+    /// The template of the PartitionKeys: a literal, the time, and perhaps more.
+    partitions: KeyTemplate,
     expires: String,
-}
-
-/// The result of following an entry to its entity.
-struct EntryResult {
-    partition: String,
-    /// The entity, if it may be due.
-    row: Option<Entity>,
-    /// Whether the entry is right and its entity is not due yet.
-    is_later: bool,
 }
 
 impl<'a> ExpiryIndex<'a> {
@@ -66,7 +58,7 @@ impl<'a> ExpiryIndex<'a> {
                     .definition
                     .as_ref()
                     .filter(|_| state == IndexState::Readable)?;
-                let prefix = prefix_of_times(definition, expires)?;
+                let partitions = template_of_times(definition, expires)?.clone();
                 let table = stored.table.as_ref().unwrap_or(entities.table()).clone();
                 let source = stored.table.as_ref().map(|_| entities.table());
                 let id = entry_id(&stored.id(), source);
@@ -74,15 +66,16 @@ impl<'a> ExpiryIndex<'a> {
                     entities,
                     id,
                     table,
-                    prefix,
+                    partitions,
                     expires: expires.to_string(),
                 })
             });
         usable.next()
     }
 
-    /// The rows of entities that may be due, in the order of their times. Ends after the first partition of entries with one that is not
-    /// due: 1 request per page of entries, and 1 per entry whose time it does not hold, or that is due.
+    /// The rows of entities that are due, in the order of their times. Reads the entries up to the present time, by their keys alone: what an
+    /// entry contains ends no sweep, because others may have written it. 1 request per page of entries, and 1 per entry that does not show
+    /// that its entity is not due.
     pub(super) fn rows(
         &'a self,
         now: Ticks,
@@ -90,48 +83,56 @@ impl<'a> ExpiryIndex<'a> {
         is_due: impl Fn(&Entity) -> bool + Send + Sync + 'a,
     ) -> Result<BoxStream<'a, Result<Entity>>> {
         let rows = Table::<Entity>::new(Arc::clone(self.entities.store()), self.table.clone())?;
-        let of_index = Filter::eq(table_core::model::INDEX_NAME, &*self.id);
-        let filter = Filter::starts_with(Filter::PARTITION_KEY, &self.prefix).and(of_index);
+        // The keys begin with the time, perhaps only with its date or hour: the last ones are of the present date or hour.
+        let filter = self
+            .partitions
+            .start_at(now)
+            .and_then(|latest| prefix_end(&latest))
+            .map(|end| {
+                Filter::starts_with(Filter::PARTITION_KEY, self.prefix())
+                    .and(Filter::lt(Filter::PARTITION_KEY, end))
+                    .and(Filter::eq(INDEX_NAME, &*self.id))
+            });
+        let Some(filter) = filter else {
+            return Err(Error::invalid_value(
+                &self.expires,
+                format!("the index '{}' has no key of the present time", self.id),
+            ));
+        };
         let entries = rows.query().raw_filter(filter).require_order().stream();
         let is_due = Arc::new(is_due);
         let followed = entries.map_ok(move |entry| {
             let is_due = Arc::clone(&is_due);
             async move { self.follow(entry, now, &*is_due).await }
         });
-        let mut last: Option<String> = None;
-        let until_later = move |followed: &EntryResult| {
-            // PartitionKeys begin with the time, perhaps only with its date or hour: within one of them the
-            // entries are in another order, so all of them are followed.
-            let goes_on = last.as_ref().is_none_or(|last| *last == followed.partition);
-            if followed.is_later {
-                last.get_or_insert_with(|| followed.partition.clone());
-            }
-            ready(Ok(goes_on))
-        };
-        let followed = followed
-            .try_buffered(concurrency)
-            .try_take_while(until_later);
         Ok(followed
-            .try_filter_map(|followed| ready(Ok(followed.row)))
+            .try_buffered(concurrency)
+            .try_filter_map(|row| ready(Ok(row)))
             .boxed())
     }
 
-    /// Reads the entity of an entry, unless the entry shows that it is not due.
+    /// The literal before the time in the PartitionKeys.
+    fn prefix(&self) -> &str {
+        match self.partitions.segments() {
+            [KeySegment::Literal(prefix), ..] => prefix,
+            _ => "",
+        }
+    }
+
+    /// Reads the entity of an entry, if it is due.
     async fn follow(
         &self,
         entry: Entity,
         now: Ticks,
         is_due: &(dyn Fn(&Entity) -> bool + Send + Sync),
-    ) -> Result<EntryResult> {
-        let (partition, key) = (entry.key().partition().to_owned(), entry.key().clone());
+    ) -> Result<Option<Entity>> {
+        // The copy of the time saves the read if the entry has its key by it.
         if let Some(ValueRef::DateTime(at)) = entry.get(&self.expires)
             && at > now
+            && let Some(start) = self.partitions.start_at(at)
+            && entry.key().partition().starts_with(&start)
         {
-            return Ok(EntryResult {
-                partition,
-                row: None,
-                is_later: true,
-            });
+            return Ok(None);
         }
         for holder in holders(&entry)? {
             let row = self
@@ -140,41 +141,22 @@ impl<'a> ExpiryIndex<'a> {
                 .get(self.entities.table(), &holder, None)
                 .await?
                 .map(as_read);
-            let Some(row) = row else { continue };
-            if is_due(&row) {
-                return Ok(EntryResult {
-                    partition,
-                    row: Some(row),
-                    is_later: false,
-                });
-            }
-            // An entry that its entity has no more says nothing of the entries after it.
-            let at = Range::single(key.row());
-            if self
-                .entities
-                .lookups()
-                .has_entry_among(&self.id, &row, key.partition(), &at)?
-            {
-                return Ok(EntryResult {
-                    partition,
-                    row: None,
-                    is_later: true,
-                });
+            if let Some(row) = row.filter(is_due) {
+                return Ok(Some(row));
             }
         }
-        Ok(EntryResult {
-            partition,
-            row: None,
-            is_later: false,
-        })
+        Ok(None)
     }
 }
 
-/// The literal with which the PartitionKeys of an index begin, if the property's time follows it in ascending order, and every entity with
+/// The template of the PartitionKeys of an index, if it begins with a literal and the property's time in ascending order, and every entity with
 /// the property has an entry.
 ///
 /// A template that begins with the time itself is not used: without a literal, the range of the entries would be the whole table.
-fn prefix_of_times(definition: &IndexDefinition, property: &str) -> Option<String> {
+fn template_of_times<'d>(
+    definition: &'d IndexDefinition,
+    property: &str,
+) -> Option<&'d KeyTemplate> {
     let IndexKeys::Templates {
         partition_key: Some(partition),
         row_key,
@@ -197,8 +179,8 @@ fn prefix_of_times(definition: &IndexDefinition, property: &str) -> Option<Strin
             .parts()
             .chain(row_key.parts())
             .all(is_always_there);
-    let [KeySegment::Literal(prefix), KeySegment::Part(first), ..] = partition.segments() else {
+    let [KeySegment::Literal(_), KeySegment::Part(first), ..] = partition.segments() else {
         return None;
     };
-    (is_complete && is_time(first) && ascends(first)).then(|| prefix.to_string())
+    (is_complete && is_time(first) && ascends(first)).then_some(partition)
 }
