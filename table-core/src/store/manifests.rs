@@ -441,7 +441,7 @@ impl Drop for ManifestChange {
     }
 }
 
-/// The creation of a table in progress: see [`ManifestCache::new_table`].
+/// The creation of a table in progress: see [`StoreContext::new_table`](super::StoreContext::new_table).
 #[must_use]
 pub struct NewTable {
     cache: Arc<ManifestCache>,

@@ -127,7 +127,7 @@ impl Schema {
 /// Until then the entity keeps its key, its index entries and its unique values, so that a restore always succeeds. [`delete`](Table::delete) deletes
 /// for good at once.
 impl<T: SoftDelete> Table<T> {
-    /// Sets the time of deletion to [`now`](crate::store::TableStore::now). Returns the entity as stored. Requests as for
+    /// Sets the time of deletion to [`now`](crate::store::StoreContext::now). Returns the entity as stored. Requests as for
     /// [`update`](Self::update): 2, and 2 more per conflict.
     ///
     /// ```

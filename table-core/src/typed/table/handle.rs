@@ -60,7 +60,7 @@ const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or op
 /// Each method documents its number of requests. An error that is found before the first request, such as a key part
 /// that cannot be encoded, costs no request.
 ///
-/// In addition, writing costs 1 request per 30 seconds ([`ManifestCache::LIFE`]): the table's manifest is read, because
+/// In addition, writing costs 1 request per 30 seconds ([`ManifestCache::LIFE`](crate::store::ManifestCache::LIFE)): the table's manifest is read, because
 /// other programs may have declared indexes. All handles of a process for the same table and store share this
 /// request. It is not sent in the first 30 seconds after this process has created the table.
 ///

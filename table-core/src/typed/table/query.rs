@@ -315,7 +315,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Makes the query return hidden entities too: those that have expired (`#[expires]`), and those that were deleted and are kept
     /// (`#[deleted_at]`), until a sweep removes them. By default the client removes them from each page, so that pages may have fewer
     /// entities, or none; a projection then also reads the properties with the times. What a query hides is decided by the time at which it
-    /// starts: [`TableStore::now`].
+    /// starts: [`StoreContext::now`](crate::store::StoreContext::now).
     ///
     /// To have the service filter, add a condition: `.filter(Session::EXPIRES.gt(now))`. It leaves out entities without the property.
     pub const fn with_hidden(mut self) -> Self {

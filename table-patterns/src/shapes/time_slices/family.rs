@@ -307,7 +307,8 @@ impl<T: Expires> TimeSlices<T> {
         Ok(Self::new(store, family, slicing, time)?.with(|shared| shared.is_by_expiry = true))
     }
 
-    /// Drops the slices in which every entity has expired by the store's clock ([`TableStore::now`]). Returns the dropped slices. 1 request
+    /// Drops the slices in which every entity has expired by the store's clock
+    /// ([`StoreContext::now`](table_core::store::StoreContext::now)). Returns the dropped slices. 1 request
     /// to list the tables and 1 per slice, whatever the number of entities.
     ///
     /// # Errors
