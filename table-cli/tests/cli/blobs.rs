@@ -191,7 +191,7 @@ fn blobs_of_a_container_are_copied_and_backed_up() {
     });
     assert_eq!(length, 200);
     run(&["restore", "azurite:photos/backups/absent", &restored])
-        .code(1)
+        .code(4)
         .stderr(contains("backup.json"));
     runtime.block_on(async {
         let mut listed = container.list(Some(&"large".into()));
