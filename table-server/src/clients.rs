@@ -378,7 +378,7 @@ impl TableStore for ClientStore {
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         // Kept until the write is done: a change of the manifest waits for it.
-        let permit = self.plain_write(table).await?;
+        let permit = self.store.plain_write(table).await?;
         let Some(maintenance) =
             self.maintenance(table, &permit, std::slice::from_ref(&operation))?
         else {
@@ -395,7 +395,7 @@ impl TableStore for ClientStore {
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        let permit = self.plain_write(table).await?;
+        let permit = self.store.plain_write(table).await?;
         let Some(maintenance) = self.maintenance(table, &permit, group.operations())? else {
             return self.store.transact(table, group).await;
         };
