@@ -377,7 +377,7 @@ impl TableStore for ClientStore {
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        // Kept until the write is done: a change of the manifest waits for it.
+        // Kept until the write is done: a change of the manifest waits for it. Of the wrapped store, because this one hides the manifest.
         let permit = self.store.plain_write(table).await?;
         let Some(maintenance) =
             self.maintenance(table, &permit, std::slice::from_ref(&operation))?
