@@ -290,8 +290,7 @@ fn without_index_name(select: Option<&Select>, entity: &mut Entity) {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for ClientStore {
-    forward_to_store!(self => self.store;
-        profile, create_table, list_tables, context);
+    forward_to_store!(self => self.store; profile, create_table, list_tables, context);
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         let deleted = self.store.delete_table(table).await;

@@ -302,15 +302,15 @@ impl From<Error> for Failure {
                 };
             }
             Outcome::Applied => {
-                let text = error.to_string();
                 let failure = Self::internal(&error);
-                let is_left_out = error.is_key_collision() || error.is_unique_violation();
+                if !error.is_key_collision() && !error.is_unique_violation() {
+                    return failure;
+                }
+                let message = format!(
+                    "The entity was written, and an index does not contain its entry: {error}"
+                );
                 return Self {
-                    message: if is_left_out {
-                        format!("The entity was written, and an index does not contain its entry: {text}").into()
-                    } else {
-                        failure.message
-                    },
+                    message: message.into(),
                     ..failure
                 };
             }

@@ -52,8 +52,7 @@ impl RealTimeStore {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for RealTimeStore {
-    forward_to_store!(self => self.0;
-        profile, context);
+    forward_to_store!(self => self.0; profile, context);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let (store, table) = (self.0.clone(), table.clone());

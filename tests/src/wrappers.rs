@@ -145,8 +145,7 @@ macro_rules! impl_table_store {
                 $crate::wrappers::StoreWrapper::transact(self, table, group).await
             }
 
-            table_core::forward_to_store!(self => self.inner();
-        context);
+            table_core::forward_to_store!(self => self.inner(); context);
         }
     };
 }

@@ -3,7 +3,7 @@
 mod policies;
 mod tenant;
 
-use azure_core::http::Method;
+use azure_core::http::{Method, Url};
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ impl Client {
 }
 
 /// Creates a call that reads an XML document.
-fn get_xml<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::Url) -> Call<'a> {
+fn get_xml<'a>(name: &'static str, subject: Subject<'a>, url: Url) -> Call<'a> {
     Call::named(name, subject, Method::Get, url, &[200]).header("accept", XML)
 }
 
@@ -37,7 +37,7 @@ fn get_xml<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::
 fn put_xml<'a>(
     name: &'static str,
     subject: Subject<'a>,
-    url: azure_core::http::Url,
+    url: Url,
     expected: &'static [u16],
     body: Vec<u8>,
 ) -> Call<'a> {
@@ -139,12 +139,7 @@ impl AzureTableStore {
     pub async fn service_properties(&self) -> Result<ServiceProperties> {
         let client = self.client();
         client.require_table_storage(PROPERTIES)?;
-        let url = client
-            .endpoint
-            .write_to("")
-            .with("restype", "service")
-            .with("comp", "properties")
-            .into_url();
+        let url = properties_url(client);
         let answer = client
             .send(get_xml("service_properties", Subject::Service, url))
             .await?;
@@ -158,12 +153,7 @@ impl AzureTableStore {
     pub async fn set_service_properties(&self, properties: &ServiceProperties) -> Result<()> {
         let client = self.client();
         client.require_table_storage(PROPERTIES)?;
-        let url = client
-            .endpoint
-            .write_to("")
-            .with("restype", "service")
-            .with("comp", "properties")
-            .into_url();
+        let url = properties_url(client);
         let call = put_xml(
             "set_service_properties",
             Subject::Service,
@@ -176,6 +166,11 @@ impl AzureTableStore {
 }
 
 const PROPERTIES: &str = "service properties";
+
+fn properties_url(client: &Client) -> Url {
+    let address = client.endpoint.write_to("").with("restype", "service");
+    address.with("comp", "properties").into_url()
+}
 
 /// How long logs and metrics are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -102,35 +102,26 @@ fn keys_values_and_headers_are_escaped_for_people_and_exact_for_programs() {
             "{format}: {out:?}"
         );
     }
+    let import = |csv: String| {
+        let mut import = tables();
+        import
+            .args([
+                "import",
+                &store,
+                "Employees",
+                "--from",
+                "-",
+                "--format",
+                "csv",
+            ])
+            .write_stdin(csv);
+        import.assert()
+    };
     // A column that no property can be called, and a row that exists, are named.
     let csv = format!("PartitionKey,RowKey,a{CLEAR}\np,{key},7\n");
-    let mut import = tables();
-    import
-        .args([
-            "import",
-            &store,
-            "Employees",
-            "--from",
-            "-",
-            "--format",
-            "csv",
-        ])
-        .write_stdin(csv);
-    assert!(inert(&import.assert().code(2)).contains(r"a\u{1b}[2J"));
-    let mut import = tables();
+    assert!(inert(&import(csv).code(2)).contains(r"a\u{1b}[2J"));
     let csv = format!("PartitionKey,RowKey,a\np,{key},7\n");
-    import
-        .args([
-            "import",
-            &store,
-            "Employees",
-            "--from",
-            "-",
-            "--format",
-            "csv",
-        ])
-        .write_stdin(csv);
-    assert!(inert(&import.assert().code(3)).contains(r"a\u202e"));
+    assert!(inert(&import(csv).code(3)).contains(r"a\u202e"));
     let absent = inert(
         &tables()
             .args(["get", &store, "Employees", "p", TURN])

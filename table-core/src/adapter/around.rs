@@ -103,8 +103,7 @@ macro_rules! impl_around {
                 self.around(call, self.store.transact(table, group)).await
             }
 
-            $crate::forward_to_store!(self => self.store;
-        profile, context);
+            $crate::forward_to_store!(self => self.store; profile, context);
         }
     };
 }

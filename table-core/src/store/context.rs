@@ -59,7 +59,7 @@ impl StoreContext {
         self
     }
 
-    /// Sets the properties that are encrypted: those of an adapter, with those of its store.
+    /// Sets the properties that are encrypted, by an adapter and by its store.
     #[must_use]
     pub fn with_encryption(mut self, encryption: Arc<dyn EncryptedProperties>) -> Self {
         self.encryption = Some(encryption);

@@ -42,7 +42,8 @@ use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 /// or an `Arc<dyn TableStore>`, which they share without another wrapper. A reference is not a store.
 ///
 /// # Wrappers
-/// Adapters forward every method that they do not change: [`forward_to_store!`](crate::forward_to_store).
+/// Adapters forward every method that they do not change: [`forward_to_store!`](crate::forward_to_store). An adapter that hides rows of
+/// the manifest must not be asked for [manifests](super::TableStoreExt::manifest): all views of a store share their cache.
 #[async_trait]
 pub trait TableStore: Debug + Send + Sync + 'static {
     /// Returns what the store can do: limits, order, encryption. Sends no request.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName, ValueRef};
+use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Filter, Query, Select};
 use table_core::store::{GroupTransaction, Operation, OperationKind, TableStore};
 
@@ -514,6 +514,16 @@ async fn adapters_forward_what_encryption_needs() {
         .fault(FaultInjector::new(1))
         .build();
     assert!(store.context().encrypted_names(&people()).contains("Iban"));
+    let clocked = table_core::adapter::WithClock::new(Arc::clone(&store), || Ticks::MIN);
+    assert!(
+        clocked
+            .context()
+            .encrypted_names(&people())
+            .contains("Iban")
+    );
+    let inside = EncryptedStore::new(clocked, Keys::new(Arc::new(kek(2)))).unwrap();
+    assert_eq!(inside.context().now(), Ticks::MIN);
+    assert!(inside.context().encrypted_names(&people()).contains("Iban"));
     let found = store
         .query_readable(&people(), &Query::new(), None)
         .await

@@ -84,21 +84,21 @@ impl<'a> ExpiryIndex<'a> {
     ) -> Result<BoxStream<'a, Result<Entity>>> {
         let rows = Table::<Entity>::new(Arc::clone(self.entities.store()), self.table.clone())?;
         // The keys begin with the time, perhaps only with its date or hour: the last ones are of the present date or hour.
-        let filter = self
+        let first = self.partitions.start_at(Ticks::MIN);
+        let end = self
             .partitions
             .start_at(now)
-            .and_then(|latest| prefix_end(&latest))
-            .map(|end| {
-                Filter::starts_with(Filter::PARTITION_KEY, self.prefix())
-                    .and(Filter::lt(Filter::PARTITION_KEY, end))
-                    .and(Filter::eq(INDEX_NAME, &*self.id))
-            });
-        let Some(filter) = filter else {
+            .as_deref()
+            .and_then(prefix_end);
+        let Some((first, end)) = first.zip(end) else {
             return Err(Error::invalid_value(
                 &self.expires,
                 format!("the index '{}' has no key of the present time", self.id),
             ));
         };
+        let filter = Filter::ge(Filter::PARTITION_KEY, first)
+            .and(Filter::lt(Filter::PARTITION_KEY, end))
+            .and(Filter::eq(INDEX_NAME, &*self.id));
         let entries = rows.query().raw_filter(filter).require_order().stream();
         let is_due = Arc::new(is_due);
         let followed = entries.map_ok(move |entry| {
@@ -109,14 +109,6 @@ impl<'a> ExpiryIndex<'a> {
             .try_buffered(concurrency)
             .try_filter_map(|row| ready(Ok(row)))
             .boxed())
-    }
-
-    /// The literal before the time in the PartitionKeys.
-    fn prefix(&self) -> &str {
-        match self.partitions.segments() {
-            [KeySegment::Literal(prefix), ..] => prefix,
-            _ => "",
-        }
     }
 
     /// Reads the entity of an entry, if it is due.

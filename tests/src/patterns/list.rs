@@ -53,7 +53,6 @@ macro_rules! pattern_behaviours {
                 lookups_leave_out_what_has_expired
                 a_sweep_leaves_what_is_renewed (virtual_time)
                 a_sweep_can_fail_at_any_request (virtual_time)
-                a_sweep_finds_entities_by_an_index_on_the_time
                 requests_are_as_documented
                 expired_slices_are_dropped
                 sets_and_pages_leave_out_what_has_expired
@@ -67,6 +66,9 @@ macro_rules! pattern_behaviours {
                 a_claim_and_a_renewal_exclude_each_other (virtual_time)
                 one_of_two_claimants_gets_the_value (virtual_time)
                 a_claim_can_fail_at_any_request (virtual_time)
+            }
+            expiry_index {
+                a_sweep_finds_entities_by_their_times
             }
             expiry_versions {
                 programs_agree_about_expiry

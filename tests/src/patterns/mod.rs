@@ -15,6 +15,7 @@ mod declared_writes;
 mod denormalization;
 mod expiry;
 mod expiry_claims;
+mod expiry_index;
 mod expiry_versions;
 mod explain;
 mod feed;

@@ -571,8 +571,7 @@ impl<S: TableStore> Faulty<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Faulty<S> {
-    forward_to_store!(self => self.store;
-        profile, context);
+    forward_to_store!(self => self.store; profile, context);
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         let call = Call::new(OperationKind::CreateTable, table);

@@ -165,8 +165,7 @@ impl<S: TableStore> Retrying<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Retrying<S> {
-    forward_to_store!(self => self.store;
-        context);
+    forward_to_store!(self => self.store; context);
 
     /// With write ids, an entity may have one property less, and a group fewer bytes.
     fn profile(&self) -> &ServiceProfile {

@@ -205,7 +205,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::application(format!("the format of the backup failed: {error}")))?
+    done.map_err(|error| Error::corrupt(format!("the format of the backup failed: {error}")))?
 }
 
 /// The SHA-256 of a file, as 64 hexadecimal digits.

@@ -142,11 +142,9 @@ impl Planner<'_> {
                 .flat_map(Merge::each)
                 .map(AffectedKey::shared),
         );
-        let (unique, plain) = std::mem::take(&mut remote.put)
-            .into_iter()
-            .partition(|(entry, _)| entry.unique);
+        let put = std::mem::take(&mut remote.put);
+        let (unique, plain): (_, Vec<_>) = put.into_iter().partition(|(entry, _)| entry.unique);
         remote.put = unique;
-        let plain: Vec<_> = plain;
         let plain = plain.into_iter().map(|(entry, _)| entry).collect();
         let (gained, passed, seen) = unique_keys(remote);
         let made = Instant::now();

@@ -164,8 +164,7 @@ impl<S: TableStore> Watched<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Watched<S> {
-    forward_to_store!(self => self.store;
-        profile, create_table, delete_table, list_tables, context);
+    forward_to_store!(self => self.store; profile, create_table, delete_table, list_tables, context);
 
     async fn get(
         &self,

@@ -15,7 +15,7 @@ use crate::manifest::{
     EntityType, IndexDefinition, IndexState, Manifest, Placement, StoredIndex, StoredType,
 };
 use crate::memory::MemoryStore;
-use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
+use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName, Ticks};
 use crate::query::{Continuation, Page, Query};
 use crate::store::{
     Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, StoreContext, TableStore,
@@ -51,6 +51,17 @@ struct Note {
     shop: String,
     #[row_key(format = "note_{:04}")]
     number: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(crate = crate, type = "Offer")]
+struct Offer {
+    #[partition_key]
+    shop: String,
+    #[row_key(format = "offer_{:04}")]
+    number: u32,
+    #[expires]
+    until: Option<Ticks>,
 }
 
 fn order(number: u32) -> Order {
@@ -617,6 +628,28 @@ async fn a_manifest_that_was_read_before_a_change_is_not_cached() -> Result<()> 
     drop(cache.change(&table));
     new.created();
     assert!(cache.known(None, &table).is_none());
+    Ok(())
+}
+
+/// A backend that does not inform its cache of the manifest rows that it writes. The first write of a type with an expiry adds such a row.
+#[tokio::test]
+async fn a_type_is_registered_in_a_store_that_does_not_notice_its_manifest_rows() -> Result<()> {
+    let shared = MemoryStore::new();
+    shared.create_table(&shop()).await?;
+    let meter = RequestMeter::new();
+    let store = Metered::new(Process::of(&shared), meter.clone());
+    let table = Table::<Offer>::new(store, "Shop")?;
+    let offer = Offer {
+        shop: "s".into(),
+        number: 1,
+        until: None,
+    };
+    table.insert(&offer).await?;
+    assert_eq!(
+        meter.total(),
+        4,
+        "the manifest twice, its row, and the entity"
+    );
     Ok(())
 }
 
