@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
+use futures_util::FutureExt as _;
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::copy::CopyArgs;
@@ -214,7 +215,13 @@ pub fn main() -> ExitCode {
     // After the arguments: help and mistakes start no threads.
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed);
     let done = runtime.and_then(|runtime| {
-        runtime.spawn(end_if_stopped());
+        let mut ending = Box::pin(end_if_stopped());
+        {
+            let _context = runtime.enter();
+            // Before the command begins: until this call, a signal would end the process without a word.
+            let _not_yet = ending.as_mut().now_or_never();
+        }
+        runtime.spawn(ending);
         let done = runtime.block_on(arguments.command.run());
         // A thread may still wait for standard input.
         runtime.shutdown_background();
