@@ -8,7 +8,7 @@ use std::time::Duration;
 use table_core::adapter::{
     Fault, FaultInjector, RateLimit, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
 };
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -37,8 +37,8 @@ async fn main() -> table_core::Result<()> {
         .meter(meter.clone())
         .fault(faults.clone())
         .build();
-    let readings = Table::<Reading>::new(store, "Readings")?;
-    readings.create_if_missing().await?;
+    let readings = Database::new(store).table::<Reading>("Readings")?;
+    readings.declare().await?;
 
     // The service is busy once. The retry adapter repeats the insert; the meter, which is nearer to the store, counts both attempts
     // and the creation of the table.

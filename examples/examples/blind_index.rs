@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, BlindIndex, EncryptedStore, KeyBytes, Keys};
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Trust};
+use table_patterns::prelude::*;
 
 #[tokio::main]
 async fn main() -> table_core::Result<()> {

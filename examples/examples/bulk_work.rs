@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
 use table_patterns::bulk::{
     BulkOptions, BulkWriter, CopyJob, copy_store, delete_partition, operations, scan_partitions,
     split_partitions,
 };
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]

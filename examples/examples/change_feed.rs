@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
 use table_core::queue::WorkQueue as _;
 use table_patterns::changes::{ChangeTable, ToQueue};
+use table_patterns::prelude::*;
 use table_patterns::queue::TableQueue;
 
 #[derive(Clone, Debug, TableEntity)]

@@ -4,8 +4,7 @@
 //! Cost: no additional requests; the comparison of stored entities with the type 1 request per page.
 
 use futures_util::TryStreamExt as _;
-use table_core::prelude::*;
-use table_core::typed::SchemaDiff;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Property)]
 #[entity(rename_all = "lowercase")]
@@ -43,8 +42,8 @@ struct Order {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let orders = Table::<Order>::new(MemoryStore::new(), "Orders")?;
-    orders.create_if_missing().await?;
+    let orders = Database::new(MemoryStore::new()).table::<Order>("Orders")?;
+    orders.declare().await?;
 
     let stored = |id| -> table_core::Result<Entity> {
         let order = Entity::from(Order::key("London", id)?.into_key());
@@ -84,7 +83,7 @@ async fn main() -> table_core::Result<()> {
     );
 
     // How the stored entities differ from the type: 1 request per page, nothing is written.
-    let diff = SchemaDiff::of::<Order>(&orders.view::<Entity>()?).await?;
+    let diff = orders.upgrade().diff().await?;
     assert_eq!(diff.rows, 3);
     assert_eq!(diff.unreadable, 1);
     assert_eq!(diff.properties["Total"].under_alias, 1);

@@ -3,8 +3,8 @@
 //!
 //! Cost: 1 request per page for all; a deletion 1 to read and 1 per group of up to 100 rows.
 
-use table_core::prelude::*;
 use table_patterns::compound::Compound;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
@@ -38,8 +38,8 @@ enum Row {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let ken = Compound::<Row>::new(&employees, Employee::key("Sales", 123)?)?;
     let review = |year| Review {
         department: "Sales".to_owned(),

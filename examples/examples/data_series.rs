@@ -3,7 +3,7 @@
 //! Cost: set 1 request, get 1 per 1,000 rows, add 2, and 2 more per conflict with another writer of the entity.
 
 use chrono::NaiveDate;
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::series::{DataSeries, Days, Grouped, Hours};
 
 /// The properties of a day.

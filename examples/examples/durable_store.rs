@@ -3,8 +3,8 @@
 //!
 //! Cost: a write returns when it is synced to disk; `backup` reads the whole store. No service is involved, so nothing is billed.
 
-use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -30,8 +30,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
 
     let store = EmbeddedStore::open(&original).await?;
-    let notes = Table::<Note>::new(store.clone(), "Notes")?;
-    notes.create_if_missing().await?;
+    let notes = Database::new(store.clone()).table::<Note>("Notes")?;
+    notes.declare().await?;
     notes.insert(&note).await?; // on disk now
 
     // A directory can be opened by one process at a time, and once in a process.
@@ -44,12 +44,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     store.close().await?;
 
     let reopened = EmbeddedStore::open(&original).await?;
-    let notes = Table::<Note>::new(reopened.clone(), "Notes")?;
+    let notes = Database::new(reopened.clone()).table::<Note>("Notes")?;
     assert_eq!(notes.get(note.entity_key()?).await?, None);
     reopened.close().await?;
 
     let backup = EmbeddedStore::open(&copy).await?;
-    let notes = Table::<Note>::new(backup.clone(), "Notes")?;
+    let notes = Database::new(backup.clone()).table::<Note>("Notes")?;
     assert_eq!(notes.get(note.entity_key()?).await?, Some(note));
     Ok(backup.close().await?)
 }

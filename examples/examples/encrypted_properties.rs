@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -26,14 +26,18 @@ struct Employee {
 async fn main() -> table_core::Result<()> {
     // A store that does not encrypt refuses the type before anything is written.
     let raw = Arc::new(MemoryStore::new());
-    assert!(Table::<Employee>::new(Arc::clone(&raw), "Employees").is_err());
+    assert!(
+        Database::new(Arc::clone(&raw))
+            .table::<Employee>("Employees")
+            .is_err()
+    );
 
     // For this example only: this key is gone when the program ends, and with it every encrypted value. A program reads its key from a
     // secret store or uses a key vault (see `key_vault`).
     let kek = AesKeyWrap::new("kek-2026", &KeyBytes::random(32)?)?;
     let store = EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::new(kek)))?;
-    let employees = Table::<Employee>::new(store, "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
 
     let ken = Employee {
         department: "Sales".to_owned(),

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
-use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys};
 use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::prelude::*;
 
 #[derive(Debug, PartialEq, TableEntity)]
 struct Letter {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys, LegacyV1};
+use table_patterns::prelude::*;
 
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -43,10 +43,11 @@ async fn main() -> table_core::Result<()> {
 
     // 1. In every program: write encrypted, and accept unencrypted entities, which are refused otherwise.
     let migrating = Arc::new(migrating_store(&raw, &table, &kek, &old)?);
-    let employees = Table::<Employee>::new(Arc::clone(&migrating), table.clone())?;
+    let employees = Database::new(Arc::clone(&migrating)).table::<Employee>(table.clone())?;
     assert_eq!(employees.query().all().await?.len(), 51);
     // A store without these settings refuses the unencrypted entities.
-    let strict = Table::<Employee>::new(strict_store(&raw, &table, &kek)?, table.clone())?;
+    let strict =
+        Database::new(strict_store(&raw, &table, &kek)?).table::<Employee>(table.clone())?;
     assert!(strict.query().all().await.is_err());
 
     // 2. Run the migration, while writers continue. It can be stopped and resumed, like a rotation.
@@ -99,7 +100,8 @@ async fn write_as_the_legacy_libraries(
     let legacy =
         LegacyV1::new(Keys::new(Arc::clone(key))).write_insecurely_for_interoperability(table);
     let store = EncryptedStore::builder(Arc::clone(raw), Keys::new(Arc::new(unused)));
-    let old = Table::<Employee>::new(store.with_legacy_v1(legacy).build()?, table.clone())?;
+    let old =
+        Database::new(store.with_legacy_v1(legacy).build()?).table::<Employee>(table.clone())?;
     old.insert(&Employee {
         department: "Sales".to_owned(),
         id,

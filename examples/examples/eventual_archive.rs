@@ -12,12 +12,12 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
-use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Place, Resources, TransactionProgress, TransactionStatus,
 };
 use table_patterns::journal::{Acknowledge, Timing};
+use table_patterns::prelude::*;
 use table_patterns::queue::TableQueue;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -67,10 +67,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let archive: Arc<dyn TableStore> =
         Arc::new(EmbeddedStore::open(directory.path().join("archive")).await?);
     let photos: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-    let employees = Table::<Employee>::new(current.clone(), "Current")?;
-    let archived = Table::<Employee>::new(archive.clone(), "Archive")?;
-    employees.create_if_missing().await?;
-    archived.create_if_missing().await?;
+    let employees = Database::new(current.clone()).table::<Employee>("Current")?;
+    let archived = Database::new(archive.clone()).table::<Employee>("Archive")?;
+    employees.declare().await?;
+    archived.declare().await?;
     let ken = Employee {
         department: "Sales".to_owned(),
         id: 456,

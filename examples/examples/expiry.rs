@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use table_core::adapter::WithClock;
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 use table_patterns::upkeep::Upkeep;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -49,8 +48,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = WithClock::new(MemoryStore::new(), now.clone()).into_shared();
     let after = |ticks| Ticks::new(now().get() + ticks).expect("a time before the year 9999");
 
-    let sessions =
-        IndexedTable::<Session>::open(store.clone(), "Sessions", IndexOptions::default()).await?;
+    let sessions = Database::new(store.clone()).table::<Session>("Sessions")?;
+    sessions.declare().await?;
     let new_session = |id, token: &str, until| Session {
         user: "ann".to_owned(),
         id,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use table_core::adapter::{Fault, FaultInjector, Faulty, RetryPolicy, Retrying};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -29,8 +29,9 @@ async fn main() -> table_core::Result<()> {
     };
 
     // Without a retry, the error is ambiguous: the order may exist. It does.
-    let orders = Table::<Order>::new(Faulty::new(memory.clone(), faults.clone()), "Orders")?;
-    orders.create_if_missing().await?;
+    let orders =
+        Database::new(Faulty::new(memory.clone(), faults.clone())).table::<Order>("Orders")?;
+    orders.declare().await?;
     faults.script([Some(Fault::LoseAnswer)]);
     let error = orders.insert(&order).await.unwrap_err();
     assert!(error.is_ambiguous());
@@ -43,7 +44,7 @@ async fn main() -> table_core::Result<()> {
         .with_delays(Duration::ZERO, Duration::ZERO)
         .with_write_ids();
     let retrying = Retrying::new(Faulty::new(memory, faults.clone()), policy);
-    let orders = Table::<Order>::new(retrying, "Orders")?;
+    let orders = Database::new(retrying).table::<Order>("Orders")?;
     faults.script([Some(Fault::LoseAnswer)]);
     orders
         .insert(&Order {

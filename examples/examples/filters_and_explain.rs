@@ -2,9 +2,9 @@
 //!
 //! Cost: `access_path` and `explain` send no request. A query costs 1 request per page, and a page of a scan may be empty.
 
-use table_core::prelude::*;
 use table_core::query::Plan;
 use table_core::store::ServiceProfile;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -20,8 +20,8 @@ struct Employee {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
+    employees.declare().await?;
     for (department, id, last_name, age, salary) in [
         ("Sales", 1, "Jones", 47, 71_000),
         ("Sales", 2, "Kim", 29, 52_000),

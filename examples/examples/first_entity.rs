@@ -2,8 +2,8 @@
 //!
 //! Cost: 1 request each; a query 1 request per page.
 
-use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
+use table_patterns::prelude::*;
 
 #[derive(Debug, Clone, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
@@ -23,8 +23,8 @@ struct Employee {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let store = EmbeddedStore::open(directory.path()).await?;
-    let employees = Table::<Employee>::new(store, "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
 
     let ken = Employee {
         department: "Sales".into(),

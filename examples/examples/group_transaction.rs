@@ -2,7 +2,7 @@
 //!
 //! Cost: 1 request for at most 100 operations and 4 MiB. All entities must be in one partition.
 
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
@@ -31,9 +31,12 @@ struct OrderLine {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let orders = Table::<Order>::new(MemoryStore::new(), "Orders")?;
-    let lines = orders.view::<OrderLine>()?;
-    orders.create_if_missing().await?;
+    let db = Database::new(MemoryStore::new());
+    let (orders, lines) = (
+        db.table::<Order>("Orders")?,
+        db.table::<OrderLine>("Orders")?,
+    );
+    orders.declare().await?;
     let order = Order {
         customer: "alice".to_owned(),
         number: 1,

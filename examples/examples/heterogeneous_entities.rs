@@ -1,10 +1,10 @@
-//! Several types in one table, without indexes: a view per type, and one query that reads all of them as an enum. Use it to read
+//! Several types in one table, without indexes: a handle per type, and one query that reads all of them as an enum. Use it to read
 //! related entities of different types together. (Types with indexes: `several_types`; types with a common base: `inheritance`.)
 //!
 //! Cost: 1 request per page for all types; a change without the type 2, and 2 more per conflict.
 
-use table_core::prelude::*;
 use table_patterns::heterogeneous::{Resolver, modify};
+use table_patterns::prelude::*;
 
 /// A department: the first row of its partition.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -40,9 +40,10 @@ enum SalesRow {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let employees = Table::<Employee>::new(MemoryStore::new(), "Company")?;
-    let departments = employees.view::<Department>()?;
-    employees.create_if_missing().await?;
+    let db = Database::new(MemoryStore::new());
+    let employees = db.table::<Employee>("Company")?;
+    let departments = db.table::<Department>("Company")?;
+    employees.declare().await?;
 
     let sales = Department {
         name: "Sales".to_owned(),
@@ -65,8 +66,8 @@ async fn main() -> table_core::Result<()> {
         .await?;
 
     // One request reads the whole partition, each row as its own type.
-    let rows = employees
-        .view::<SalesRow>()?
+    let rows = db
+        .view::<SalesRow>("Company")?
         .query()
         .partition(PartitionKey::new("Sales")?)
         .all()
@@ -104,7 +105,7 @@ async fn main() -> table_core::Result<()> {
                 entity.key().partition()
             ))
         });
-    let all = employees.view::<Entity>()?.query();
+    let all = db.view::<Entity>("Company")?.query();
     assert_eq!(
         labels.all(&all).await?,
         ["Sales", "Kenneth", "note_1 of Sales"]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::time_slices::{Every, Keep, TimeSlices};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]

@@ -10,8 +10,8 @@ use futures_util::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
+use table_patterns::prelude::*;
 
 /// How long a sweep keeps abort rows: longer than any writer can be paused.
 const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
@@ -35,14 +35,11 @@ fn jones(id: u32) -> Employee {
     }
 }
 
-async fn open(
-    store: impl TableStore,
-    blobs: Arc<InMemory>,
-) -> table_core::Result<IndexedTable<Employee>> {
+fn open(store: impl TableStore, blobs: Arc<InMemory>) -> table_core::Result<Table<Employee>> {
     // Short leases, for a store in this process. On a service use IndexOptions::default().
     let mut options = IndexOptions::local();
     options.blobs = Some(blobs);
-    IndexedTable::open(store, "Employees", options).await
+    Database::with_options(store, options).table("Employees")
 }
 
 async fn count(blobs: &InMemory) -> usize {
@@ -57,7 +54,8 @@ async fn count(blobs: &InMemory) -> usize {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let (store, blobs) = (MemoryStore::new(), Arc::new(InMemory::new()));
-    let employees = open(store.clone(), blobs.clone()).await?;
+    let employees = open(store.clone(), blobs.clone())?;
+    employees.declare().await?;
     for id in 0..10 {
         employees.insert(&jones(id)).await?;
     }
@@ -68,7 +66,8 @@ async fn main() -> table_core::Result<()> {
     // A program crashes between the new blob and the row that would refer to it. Its table requests are: (1) the group, (2) reading the
     // list's row, (3) writing the list's row; the crash comes before (3).
     let faults = FaultInjector::new(0);
-    let crashing = open(Faulty::new(store, faults.clone()), blobs.clone()).await?;
+    let crashing = open(Faulty::new(store, faults.clone()), blobs.clone())?;
+    crashing.declare().await?;
     faults.crash_at(3, CrashPoint::Before);
     let crashed = crashing.insert(&jones(10)).await;
     assert!(faults.is_crashed(), "{crashed:?}");
@@ -77,6 +76,7 @@ async fn main() -> table_core::Result<()> {
     employees.flush().await;
     let report = employees
         .entities()
+        .await?
         .journal()
         .sweep(&[], KEEP_ABORT_ROWS)
         .await?;
@@ -84,7 +84,7 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(by_surname.all().await?.len(), 11);
 
     // `collect_blobs` deletes the blob that no row refers to. It first waits for the longest lease of all writers.
-    employees.entities().collect_blobs("surname").await?;
+    employees.entities().await?.collect_blobs("surname").await?;
     assert_eq!(count(&blobs).await, 1);
     employees.flush().await;
     Ok(())

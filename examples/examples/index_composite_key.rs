@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(
@@ -41,7 +40,8 @@ const fn day(day: u32) -> u32 {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let orders = IndexedTable::<Order>::open(store, "Orders", IndexOptions::default()).await?;
+    let orders = Database::new(store).table::<Order>("Orders")?;
+    orders.declare().await?;
     for number in 1..=9 {
         let order = Order {
             customer: "Contoso".to_owned(),

@@ -1,14 +1,10 @@
-//! Denormalization: the manager's name and e-mail address are copied into the department, so that one point query returns both. (For
-//! dynamic entities: the derive does not declare copies; `IndexedTable::open_with` takes them.)
+//! Denormalization: the manager's name and e-mail address are copied into the department, so that one point query returns both. (The
+//! derive does not declare copies: `Database::table_with` takes them.)
 //!
 //! Cost: a write of the manager 1 request more, which reads the department; a read 1.
 
-use std::sync::Arc;
-
-use table_core::Result;
-use table_core::prelude::*;
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
-use table_patterns::journal::Change;
+use table_patterns::index::{Index, Placement, Shape};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
@@ -24,27 +20,43 @@ struct Department {
     manager_email: Option<String>,
 }
 
-fn manager(name: &str) -> Result<Entity> {
-    let employee = Entity::new("Sales", "empid_000223")?.with("Name", name);
-    Ok(employee
-        .with("Email", format!("{}@contoso.com", name.to_lowercase()))
-        .with("Manages", true))
+/// An employee. The manager's name and address are copied.
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    name: String,
+    email: String,
+    manages: bool,
+}
+
+fn manager(name: &str) -> Employee {
+    Employee {
+        department: "Sales".to_owned(),
+        id: 223,
+        name: name.to_owned(),
+        email: format!("{}@contoso.com", name.to_lowercase()),
+        manages: true,
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let store = MemoryStore::new();
-    let departments = Table::<Department>::new(store.clone(), "Company")?;
-    departments.create_if_missing().await?;
-    // The entities with `Manages` are copied into the row `department` of their partition.
-    let copies = Index::keyed("manager", Placement::SamePartition, "", "department")?;
-    let copies = copies.with_condition("Manages eq true")?;
-    // Copies Name and Email of the manager into the department, as ManagerName and ManagerEmail.
-    let shape = Shape::copy("Manager", vec!["Name".to_owned(), "Email".to_owned()]);
-    let indexes = vec![copies.with_shape(shape)];
-    let table = TableName::new("Company")?;
-    let company =
-        IndexedEntities::open(Arc::new(store), table, indexes, IndexOptions::default()).await?;
+async fn main() -> table_core::Result<()> {
+    let db = Database::new(MemoryStore::new());
+    // The entities with `Manages` are copied into the row `department` of their partition: Name and Email of the manager, as ManagerName
+    // and ManagerEmail.
+    let copies = Index::keyed("manager", Placement::SamePartition, "", "department")?
+        .with_condition("Manages eq true")?
+        .with_shape(Shape::copy(
+            "Manager",
+            vec!["Name".to_owned(), "Email".to_owned()],
+        ));
+    let employees = db.table_with::<Employee>("Company", vec![copies])?;
+    employees.declare().await?;
+    let departments = db.table::<Department>("Company")?;
 
     let sales = Department {
         name: "Sales".to_owned(),
@@ -52,20 +64,17 @@ async fn main() -> Result<()> {
         manager_name: None,
         manager_email: None,
     };
-    company
-        .write(&[
-            Change::insert(sales.to_entity()?),
-            Change::insert(manager("Ken")?),
-        ])
-        .await?;
+    let mut group = employees.group(Employee::partition("Sales")?);
+    group.insert(&sales)?.insert(&manager("Ken"))?;
+    group.commit().await?;
     let read = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!(read.manager_name.as_deref(), Some("Ken"));
     assert_eq!(read.floor, 1);
 
     // The copy follows its source. An upsert of the department without the copied fields keeps them: the handle adds them again.
-    company.upsert(manager("Kim")?).await?;
-    company
-        .upsert(Department { floor: 2, ..sales }.to_entity()?)
+    employees.upsert(&manager("Kim")).await?;
+    departments
+        .upsert(&Department { floor: 2, ..sales })
         .await?;
     let read = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!(read.manager_email.as_deref(), Some("kim@contoso.com"));

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
+use table_patterns::prelude::*;
 
 /// How long a sweep keeps abort rows: longer than any writer can be paused.
 const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
@@ -31,15 +31,16 @@ fn jones(department: &str, id: u32) -> Employee {
     }
 }
 
-async fn open(store: impl TableStore) -> table_core::Result<IndexedTable<Employee>> {
+fn open(store: impl TableStore) -> table_core::Result<Table<Employee>> {
     // Short leases, for a store in this process. On a service use IndexOptions::default().
-    IndexedTable::open(store, "Employees", IndexOptions::local()).await
+    Database::with_options(store, IndexOptions::local()).table("Employees")
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let (store, meter) = (MemoryStore::new(), RequestMeter::new());
-    let employees = open(Metered::new(store.clone(), meter.clone())).await?;
+    let employees = open(Metered::new(store.clone(), meter.clone()))?;
+    employees.declare().await?;
     let insert = async {
         employees.insert(&jones("Sales", 152)).await?;
         employees.flush().await;
@@ -61,7 +62,8 @@ async fn main() -> table_core::Result<()> {
 
     // A program crashes after the group that writes the employee and before the list.
     let faults = FaultInjector::new(0);
-    let crashing = open(Faulty::new(store, faults.clone())).await?;
+    let crashing = open(Faulty::new(store, faults.clone()))?;
+    crashing.declare().await?;
     // The first request, the group, takes effect; then every request fails, as if the program had crashed.
     faults.crash_at(1, CrashPoint::After);
     crashing.insert(&jones("Sales", 9)).await.unwrap_err();
@@ -71,6 +73,7 @@ async fn main() -> table_core::Result<()> {
     // 1 second here. &[]: this table has no unique index in another partition or table.
     let report = employees
         .entities()
+        .await?
         .journal()
         .sweep(&[], KEEP_ABORT_ROWS)
         .await?;

@@ -3,8 +3,8 @@
 //!
 //! Cost of the build: 1 request per page of employees, 1 per group of lists, and the requests of the state changes; a lookup of n employees 1 + n.
 
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexState, IndexedTable, ScrubMode};
+use table_patterns::index::{IndexState, ScrubMode};
+use table_patterns::prelude::*;
 
 /// An employee as the earlier version of the program declares it: without an index.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -31,9 +31,9 @@ struct Employee {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let store = MemoryStore::new().into_shared();
-    let without_index = Table::<EmployeeWithoutIndex>::new(store.clone(), "Employees")?;
-    without_index.create_if_missing().await?;
+    let db = Database::new(MemoryStore::new());
+    let without_index = db.table::<EmployeeWithoutIndex>("Employees")?;
+    without_index.declare().await?;
     for id in 0..250 {
         let last_name = if id % 50 == 0 { "Jones" } else { "Smith" }.to_owned();
         let employee = EmployeeWithoutIndex {
@@ -45,10 +45,10 @@ async fn main() -> table_core::Result<()> {
     }
 
     // A new index of a table with entities is absent until it is built; writers do not maintain it yet.
-    let employees =
-        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
-    assert_eq!(employees.entities().state("surname"), IndexState::Absent);
-    let built = employees.entities().build("surname")?.run().await?;
+    let employees = db.table::<Employee>("Employees")?;
+    let entities = employees.entities().await?; // declares the type with its index
+    assert_eq!(entities.state("surname"), IndexState::Absent);
+    let built = entities.build("surname")?.run().await?;
     assert_eq!(built.entities, 250);
     assert_eq!(built.entries, 250);
     assert_eq!(built.groups, 2, "one group for each surname");
@@ -61,12 +61,16 @@ async fn main() -> table_core::Result<()> {
             .len(),
         5
     );
-    let scrub = employees
-        .entities()
-        .scrub("surname", ScrubMode::Report)
-        .await?;
+    let scrub = entities.scrub("surname", ScrubMode::Report).await?;
     assert_eq!(scrub.entries, 250);
     assert_eq!(scrub.dangling, 0, "every entry has its employee");
     assert_eq!(scrub.missing, 0, "every employee has its entry");
+
+    // The earlier version of the program reads the index from the manifest, and maintains it too.
+    let first = EmployeeWithoutIndex::key("Sales", 0)?;
+    without_index.delete(first, IfMatch::Any).await?;
+    without_index.flush().await;
+    let jones = employees.by(Employee::by_surname("Jones"));
+    assert_eq!(jones.count().await?, 4);
     Ok(())
 }

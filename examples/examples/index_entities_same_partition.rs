@@ -4,8 +4,7 @@
 //! Cost: a write 2 requests; a lookup of n employees 1 + n, the employees in parallel.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
@@ -30,8 +29,8 @@ fn employee(id: u32, last_name: &str) -> Employee {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let employees =
-        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
     for (id, last_name) in [(152, "Jones"), (7, "Jones"), (223, "Kwok")] {
         let (inserted, cost) = meter
             .measure(employees.insert(&employee(id, last_name)))

@@ -4,8 +4,8 @@
 //! Cost: a value 1 request; a range 1 per shard and page.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexQuery, IndexedTable, Trust};
+use table_patterns::index::{IndexQuery, Trust};
+use table_patterns::prelude::*;
 
 /// An employee. `{email#8}` is one of 8 shards, chosen by a hash of the address; the RowKey of an entry has the address and the employee's
 /// key, so that entries are distinct.
@@ -29,8 +29,8 @@ struct Employee {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let employees =
-        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
     for id in 0..40 {
         let email = format!("{:02}@contoso.com", 40 - id);
         employees
@@ -60,9 +60,8 @@ async fn main() -> table_core::Result<()> {
     // `Trust::Entry` returns the properties of the entry, which may be stale for a moment; `Trust::Entity` reads the entity too.
     let shards = Employee::email_shards()?;
     let range = IndexQuery::partition("").range("10", "20");
-    let merged = employees
-        .entities()
-        .all_merged("email", &shards, &range, Trust::Entry);
+    let entities = employees.entities().await?;
+    let merged = entities.all_merged("email", &shards, &range, Trust::Entry);
     let (found, cost) = meter.measure(merged).await;
     let found: Vec<_> = found?
         .into_iter()

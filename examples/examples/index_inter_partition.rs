@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
-use table_patterns::journal::{Acknowledge, Entries};
+use table_patterns::index::IndexOptions;
+use table_patterns::journal::Acknowledge;
+use table_patterns::prelude::*;
 
 /// How long a sweep keeps abort rows: longer than any writer can be paused.
 const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
@@ -39,7 +39,8 @@ async fn main() -> table_core::Result<()> {
     // The manifest is not read again during the example, which would be counted.
     options.cache = Duration::from_secs(30);
     let employees =
-        IndexedTable::<Employee>::open(store.clone(), "Employees", options.clone()).await?;
+        Database::with_options(store.clone(), options.clone()).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let jones = |department: &str, id| Employee {
         department: department.to_owned(),
         id,
@@ -54,7 +55,7 @@ async fn main() -> table_core::Result<()> {
         Ok::<_, table_core::Error>(done)
     };
     let (done, cost) = meter.measure(insert).await;
-    assert_eq!(done?.entries, Entries::Applied);
+    assert!(!done?.pending, "the entry is written");
     assert_eq!(cost.total(), 4);
     employees.insert(&jones("Marketing", 7)).await?;
     employees.flush().await;
@@ -74,14 +75,16 @@ async fn main() -> table_core::Result<()> {
     // `Acknowledge::Committed`: the insert returns after 1 request, and the entry does not exist yet. A worker (with a queue) or a sweep
     // writes it later.
     options.acknowledge = Acknowledge::Committed;
-    let quick = IndexedTable::<Employee>::open(store, "Employees", options).await?;
+    let quick = Database::with_options(store, options).table::<Employee>("Employees")?;
+    quick.declare().await?;
     let (done, cost) = meter.measure(quick.insert(&jones("Sales", 153))).await;
-    assert_eq!(done?.entries, Entries::Pending);
+    assert!(done?.pending);
     assert_eq!(cost.total(), 1);
     assert_eq!(in_sales.count().await?, 1, "the entry does not exist yet");
     // &[]: this table has no unique index in another partition or table.
     employees
         .entities()
+        .await?
         .journal()
         .sweep(&[], KEEP_ABORT_ROWS)
         .await?;

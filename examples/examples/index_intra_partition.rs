@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
@@ -26,8 +25,8 @@ struct Employee {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let employees =
-        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let jones = Employee {
         department: "Sales".to_owned(),
         id: 152,
@@ -68,8 +67,9 @@ async fn main() -> table_core::Result<()> {
     employees.update(&key, no_address).await?;
     assert_eq!(employees.by(by_email()).get().await?, None);
 
-    // `get_existing` returns a `Stored` value: the library knows its index entries, so `replace_stored` reads nothing.
-    let jones = employees.get_existing(&key).await?;
+    // `replace` and `update` read the old value, which decides the entries to remove: 2 requests. A `Stored` value is the old value,
+    // so `replace_stored` reads nothing.
+    let jones = employees.get_existing_stored(&key).await?;
     let with_address = Employee {
         email: Some("jones@contoso.com".to_owned()),
         ..(*jones).clone()
@@ -79,14 +79,5 @@ async fn main() -> table_core::Result<()> {
         .await;
     replaced?;
     assert_eq!(cost.total(), 1);
-
-    // A plain table, which does not maintain entries, refuses to write.
-    let plain = Table::<Employee>::new(employees.table().store().clone(), "Employees")?;
-    let error = plain
-        .delete(&key, IfMatch::Any)
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("IndexedTable"), "{error}");
     Ok(())
 }

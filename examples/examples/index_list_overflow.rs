@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
+use table_patterns::prelude::*;
 
 const MEMBERS: u32 = 900;
 
@@ -39,11 +39,16 @@ async fn main() -> table_core::Result<()> {
     let store = Metered::new(MemoryStore::new(), meter.clone());
     let mut options = IndexOptions::default();
     options.blobs = Some(Arc::new(InMemory::new()));
-    let employees = IndexedTable::<Employee>::open(store, "Employees", options).await?;
+    let employees = Database::with_options(store, options).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let all: Vec<_> = (0..MEMBERS).map(jones).collect();
     // A group has at most 100 operations: 50 employees, the lists and their chunks.
-    for group in all.chunks(50) {
-        employees.insert_group(group).await?;
+    for members in all.chunks(50) {
+        let mut group = employees.group(Employee::partition("Sales")?);
+        for member in members {
+            group.insert(member)?;
+        }
+        group.commit().await?;
     }
 
     // `count` reads the references only.

@@ -4,8 +4,7 @@
 //! Cost: a write 1 request more per summary, which is read first; a lookup 1.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
@@ -31,14 +30,15 @@ fn employee(id: u32, office: &str) -> Employee {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let store = Metered::new(MemoryStore::new(), meter.clone()).into_shared();
-    let employees =
-        IndexedTable::<Employee>::open(store, "Employees", IndexOptions::default()).await?;
+    let store = Metered::new(MemoryStore::new(), meter.clone());
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
 
-    let hired: Vec<_> = (0..60)
-        .map(|id| employee(id, if id < 20 { "Oslo" } else { "Rome" }))
-        .collect();
-    let (inserted, cost) = meter.measure(employees.insert_group(&hired)).await;
+    let mut hired = employees.group(Employee::partition("Sales")?);
+    for id in 0..60 {
+        hired.insert(&employee(id, if id < 20 { "Oslo" } else { "Rome" }))?;
+    }
+    let (inserted, cost) = meter.measure(hired.commit()).await;
     inserted?;
     assert_eq!(cost.total(), 3, "two summaries read, one group");
 

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(
@@ -27,8 +26,8 @@ struct Customer {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let customers =
-        IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
+    let customers = Database::new(store).table::<Customer>("Customers")?;
+    customers.declare().await?;
     for (id, last_name) in [(1, "Smith"), (2, "Jones"), (3, "Robinson")] {
         let customer = Customer {
             id,

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "User", rename_all = "PascalCase")]
@@ -37,7 +36,8 @@ fn user(tenant: &str, id: u32, login: &str) -> User {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let users = IndexedTable::<User>::open(store, "Users", IndexOptions::default()).await?;
+    let users = Database::new(store).table::<User>("Users")?;
+    users.declare().await?;
 
     let (contoso, fabrikam) = (user("contoso", 1, "ken"), user("fabrikam", 1, "ken"));
     let (first, second) = tokio::join!(users.insert(&contoso), users.insert(&fabrikam));

@@ -3,7 +3,7 @@
 //! Cost: a write 1 request; a query 1 per page for all types together.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 /// The base. Its properties are part of the entity of every concrete type.
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
@@ -72,10 +72,11 @@ fn person(first: &str, last: &str) -> Person {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let people =
-        Table::<AnyPerson>::new(Metered::new(MemoryStore::new(), meter.clone()), "People")?;
-    let (customers, employees) = (people.view::<Customer>()?, people.view::<Employee>()?);
-    people.create_if_missing().await?;
+    let db = Database::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let customers = db.table::<Customer>("People")?;
+    let employees = db.table::<Employee>("People")?;
+    customers.declare().await?;
+    let people = db.view::<AnyPerson>("People")?;
 
     let region = || "west".to_owned();
     let ann = Customer {
@@ -125,7 +126,7 @@ async fn main() -> table_core::Result<()> {
         1
     );
 
-    // A view of one concrete type omits the others and refuses to read them.
+    // A handle of one concrete type omits the others and refuses to read them.
     assert_eq!(customers.query().partition(west).all().await?, [ann]);
     let error = customers
         .get(ken.entity_key()?.key())

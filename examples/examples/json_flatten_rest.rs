@@ -3,7 +3,7 @@
 //! Cost: no additional requests.
 
 use serde::{Deserialize, Serialize};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Skill {
@@ -36,8 +36,8 @@ struct Employee {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let ken = Employee {
         department: "Sales".to_owned(),
         id: 223,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
 
 #[derive(Debug, TableEntity)]

@@ -20,9 +20,9 @@ use azure_security_keyvault_keys::models::{
 };
 use azure_security_keyvault_keys::{KeyClient, KeyClientOptions};
 use table_azure::client_error;
-use table_core::prelude::*;
 use table_core::{Error, Result};
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys};
+use table_patterns::prelude::*;
 
 /// One version of a key in a vault.
 struct VaultKey {

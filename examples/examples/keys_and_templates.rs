@@ -4,7 +4,7 @@
 //! Cost: computing a key sends no request; a range query costs 1 request per page.
 
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 /// A reservation. Its RowKey starts with the day, so a day is a range.
 #[derive(Debug, TableEntity)]
@@ -50,8 +50,8 @@ async fn reservations() -> table_core::Result<()> {
     let error = Reservation::key("Ritz", day(9), 10_000).unwrap_err();
     assert!(error.to_string().contains("10000"), "{error}");
 
-    let table = Table::<Reservation>::new(MemoryStore::new(), "Reservations")?;
-    table.create_if_missing().await?;
+    let table = Database::new(MemoryStore::new()).table::<Reservation>("Reservations")?;
+    table.declare().await?;
     for (date, room) in [(9, 101), (9, 12), (10, 12)] {
         let reservation = Reservation {
             hotel: "Ritz / Carlton".to_owned(),
@@ -81,8 +81,8 @@ async fn log() -> table_core::Result<()> {
     let key = LogEntry::key("web", Reverse(day(1).and_time(NaiveTime::MIN)))?;
     assert_eq!(key.key().row(), "2520453023999999999");
 
-    let table = Table::<LogEntry>::new(MemoryStore::new(), "Log")?;
-    table.create_if_missing().await?;
+    let table = Database::new(MemoryStore::new()).table::<LogEntry>("Log")?;
+    table.declare().await?;
     for date in 1..=20 {
         let at = Reverse(day(date).and_time(NaiveTime::MIN));
         table

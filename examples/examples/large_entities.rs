@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{TryStreamExt, stream};
 use object_store::local::LocalFileSystem;
-use table_core::prelude::*;
 use table_patterns::large::{CollectMode, LargeTable};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -51,8 +51,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         3_000_000
     );
 
-    // A plain table, which does not write blobs, refuses the type.
-    assert!(Table::<Photo>::new(store, "Photos").is_err());
+    // A `Table` does not write blobs, and refuses the type.
+    assert!(Database::new(store).table::<Photo>("Photos").is_err());
 
     // Replaces the image by a stream, of which only a part is in memory.
     let key = Photo::key("2013", 1)?;

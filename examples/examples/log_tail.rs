@@ -3,8 +3,8 @@
 //! Cost: append 1 request; the newest entries, or an older page, 1 for up to 1,000 entries.
 
 use futures_util::TryStreamExt;
-use table_core::prelude::*;
 use table_patterns::log_tail::{EntryId, LogTail};
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
 #[entity(rename_all = "PascalCase")]

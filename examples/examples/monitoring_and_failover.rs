@@ -12,8 +12,8 @@ use table_core::adapter::{
     Failover, Fault, FaultInjector, FaultRule, RateLimit, ReadSources, RequestMeter, RetryPolicy,
     StoreBuilder, Telemetry, TraceKeys,
 };
-use table_core::prelude::*;
 use table_core::store::OperationKind;
+use table_patterns::prelude::*;
 
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -53,8 +53,8 @@ async fn main() -> table_core::Result<()> {
         .meter(meter.clone())
         .fault(faults.clone())
         .build();
-    let readings = Table::<Reading>::new(store.clone(), "Readings")?;
-    readings.create_if_missing().await?;
+    let readings = Database::new(store.clone()).table::<Reading>("Readings")?;
+    readings.declare().await?;
     faults.script([Some(Fault::Throttle { retry_after: None })]);
     let reading = Reading {
         sensor: "roof".to_owned(),
@@ -82,7 +82,7 @@ async fn main() -> table_core::Result<()> {
     let failover = Failover::new(store, primary)?
         .after(Duration::from_secs(2))
         .count(sources.clone());
-    let read_only = Table::<Reading>::new(failover, "Readings")?;
+    let read_only = Database::new(failover).table::<Reading>("Readings")?;
     faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Get));
     let key = Reading::key("roof", 1)?;
     assert_eq!(read_only.get(&key).await?, Some(reading));

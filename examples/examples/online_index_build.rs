@@ -21,10 +21,10 @@ use examples::progress;
 use examples::row::Row;
 use futures_util::stream;
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
 use table_embedded::{Durability, EmbeddedStore};
 use table_patterns::bulk::{BulkOptions, BulkWriter};
-use table_patterns::index::{BuildProgress, IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::index::{BuildProgress, IndexOptions, ScrubMode};
+use table_patterns::prelude::*;
 
 const FLIGHTS: &str = "Flights";
 
@@ -100,7 +100,8 @@ async fn main() -> Result<()> {
 async fn build_and_compare(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {
     let keys = Arc::new(load(&store, args).await?);
     let meter = RequestMeter::new();
-    let flights = open(Arc::new(Metered::new(store.clone(), meter.clone()))).await?;
+    let flights = open(Arc::new(Metered::new(store.clone(), meter.clone())))?;
+    flights.declare().await?;
 
     let (stop, written) = (
         Arc::new(AtomicBool::new(false)),
@@ -108,7 +109,8 @@ async fn build_and_compare(args: &Args, store: Arc<dyn TableStore>) -> Result<()
     );
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
-        let flights = open(store.clone()).await?;
+        let flights = open(store.clone())?;
+        flights.declare().await?;
         writers.spawn(change_flights(
             flights,
             keys.clone(),
@@ -168,20 +170,18 @@ fn flight(row: &Row) -> Result<Flight> {
     })
 }
 
-async fn open(store: Arc<dyn TableStore>) -> table_core::Result<IndexedTable<Flight>> {
+fn open(store: Arc<dyn TableStore>) -> table_core::Result<Table<Flight>> {
     // Short leases, for a store in this process. On a service use IndexOptions::default().
-    IndexedTable::open(store, FLIGHTS, IndexOptions::local()).await
+    Database::with_options(store, IndexOptions::local()).table(FLIGHTS)
 }
 
-async fn build(flights: &IndexedTable<Flight>, expected: usize) -> Result<BuildProgress> {
+async fn build(flights: &Table<Flight>, expected: usize) -> Result<BuildProgress> {
     let bar = progress::bar("by airport", expected);
-    let build = flights
-        .entities()
-        .build("airport")?
-        .on_progress(|progress| {
-            bar.set_message(progress.state.to_string());
-            bar.set_position(progress.entities as u64);
-        });
+    let entities = flights.entities().await?;
+    let build = entities.build("airport")?.on_progress(|progress| {
+        bar.set_message(progress.state.to_string());
+        bar.set_position(progress.entities as u64);
+    });
     let built = build.run().await?;
     bar.abandon();
     Ok(built)
@@ -189,7 +189,7 @@ async fn build(flights: &IndexedTable<Flight>, expected: usize) -> Result<BuildP
 
 /// Changes, deletes and adds flights until it is stopped.
 async fn change_flights(
-    flights: IndexedTable<Flight>,
+    flights: Table<Flight>,
     keys: Arc<Vec<EntityKey<Flight>>>,
     writer: usize,
     stop: Arc<AtomicBool>,
@@ -229,10 +229,7 @@ fn added_flight(writer: usize, n: usize) -> Flight {
     }
 }
 
-async fn add_a_minute(
-    flights: &IndexedTable<Flight>,
-    key: &EntityKey<Flight>,
-) -> table_core::Result<()> {
+async fn add_a_minute(flights: &Table<Flight>, key: &EntityKey<Flight>) -> table_core::Result<()> {
     let later = |flight: &mut Flight| {
         flight.arr_delay = Some(flight.arr_delay.unwrap_or_default() + 1);
         Ok(())
@@ -245,18 +242,12 @@ async fn add_a_minute(
 }
 
 /// Finishes writes that were interrupted, then compares index and flights: every entry has its flight, and every flight its entry.
-async fn compare_index_with_flights(flights: &IndexedTable<Flight>) -> Result<()> {
+async fn compare_index_with_flights(flights: &Table<Flight>) -> Result<()> {
     // &[]: this table has no unique index in another partition or table.
-    flights
-        .entities()
-        .journal()
-        .sweep(&[], KEEP_ABORT_ROWS)
-        .await?;
+    let entities = flights.entities().await?;
+    entities.journal().sweep(&[], KEEP_ABORT_ROWS).await?;
     let began = Instant::now();
-    let scrubbed = flights
-        .entities()
-        .scrub("airport", ScrubMode::Report)
-        .await?;
+    let scrubbed = entities.scrub("airport", ScrubMode::Report).await?;
     eprintln!(
         "{} entries and {} flights compared in {:.1?}: {} dangling, {} missing",
         scrubbed.entries,
@@ -276,7 +267,7 @@ async fn compare_index_with_flights(flights: &IndexedTable<Flight>) -> Result<()
 }
 
 /// Counts January's flights from LaGuardia that were more than two hours late, with and without the index.
-async fn count_late_flights(flights: &IndexedTable<Flight>, meter: &RequestMeter) -> Result<()> {
+async fn count_late_flights(flights: &Table<Flight>, meter: &RequestMeter) -> Result<()> {
     let days = january(1)..=january(31);
     // The projection reads the entries only: 1 request per 1,000.
     let by_airport = flights

@@ -4,7 +4,7 @@
 //! Cost: `replace` 1 request; `update` 2, and 2 more per conflict.
 
 use futures_util::future::try_join_all;
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -20,8 +20,8 @@ struct Account {
 
 #[tokio::main]
 async fn main() -> table_core::Result<()> {
-    let accounts = Table::<Account>::new(MemoryStore::new(), "Accounts")?;
-    accounts.create_if_missing().await?;
+    let accounts = Database::new(MemoryStore::new()).table::<Account>("Accounts")?;
+    accounts.declare().await?;
     accounts
         .insert(&Account {
             bank: "main".to_owned(),

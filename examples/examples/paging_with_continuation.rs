@@ -2,7 +2,7 @@
 //!
 //! A continuation token is not signed and contains a key: for web clients use `web_pages`. Cost: 1 request per page.
 
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -32,8 +32,8 @@ async fn page(
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let products = Table::<Product>::new(MemoryStore::new(), "Products")?;
-    products.create_if_missing().await?;
+    let products = Database::new(MemoryStore::new()).table::<Product>("Products")?;
+    products.declare().await?;
     for number in 0..25 {
         let product = Product {
             category: "tea".to_owned(),

@@ -3,7 +3,7 @@
 //! Cost: 1 request under an ETag; in any version 2 for a type with `type` or `version`, 1 for other types.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(type = "Device", rename_all = "PascalCase")]
@@ -20,8 +20,9 @@ struct Device {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let devices = Table::<Device>::new(Metered::new(MemoryStore::new(), meter.clone()), "Devices")?;
-    devices.create_if_missing().await?;
+    let db = Database::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let devices = db.table::<Device>("Devices")?;
+    devices.declare().await?;
     let device = Device {
         site: "roof".to_owned(),
         number: 7,
@@ -49,18 +50,15 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(read.alarm.as_deref(), Some("cover open"));
 
     // A change that depends on a read value must require the version that was read: 1 request.
-    let before = devices
-        .get_versioned(&key)
-        .await?
-        .expect("the device is there");
+    let before = devices.get_existing_stored(&key).await?;
     let drained = Device::patch().battery(before.battery - 1);
     let (merged, cost) = meter
-        .measure(devices.merge(&key, &drained, before.etag.clone()))
+        .measure(devices.merge(&key, &drained, before.etag()))
         .await;
     merged?;
     assert_eq!(cost.total(), 1);
     // The same ETag again: another write came first, so this merge is refused.
-    let again = devices.merge(&key, &drained, before.etag).await;
+    let again = devices.merge(&key, &drained, before.etag()).await;
     assert!(again.is_err_and(|error| error.is_precondition_failed()));
 
     // A merge cannot remove a property: `None` in a patch means "not set". `update` reads, changes and replaces: 2 requests.

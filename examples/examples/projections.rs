@@ -3,7 +3,7 @@
 //!
 //! Cost: the requests of the query or point read; the responses are smaller.
 
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(type = "Document", rename_all = "PascalCase")]
@@ -29,8 +29,8 @@ struct Heading {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let documents = Table::<Document>::new(MemoryStore::new(), "Documents")?;
-    documents.create_if_missing().await?;
+    let documents = Database::new(MemoryStore::new()).table::<Document>("Documents")?;
+    documents.declare().await?;
     for (name, pages) in [("intro", 3), ("manual", 240)] {
         let document = Document {
             folder: "docs".to_owned(),

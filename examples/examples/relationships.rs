@@ -2,10 +2,8 @@
 //!
 //! Cost: following a link 1 request; a convention 1 per page; a join 1 per distinct key that is not in the cache.
 
-use std::sync::Arc;
-
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::relationship::{JoinCache, JoinOptions, Link, Relation};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -27,11 +25,11 @@ struct Employee {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let departments = Table::<Department>::new(Arc::clone(&store), "Departments")?;
-    let employees = Table::<Employee>::new(store, "Employees")?;
-    departments.create_if_missing().await?;
-    employees.create_if_missing().await?;
+    let db = Database::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let departments = db.table::<Department>("Departments")?;
+    let employees = db.table::<Employee>("Employees")?;
+    departments.declare().await?;
+    employees.declare().await?;
 
     for (id, name) in [(1, "Ken"), (2, "Kim"), (3, "Kay")] {
         let employee = Employee {

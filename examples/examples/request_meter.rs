@@ -3,8 +3,8 @@
 //! The meter sends no request. It counts the requests of all tasks during the block.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
 use table_core::store::OperationKind;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -20,8 +20,8 @@ struct Reading {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let readings = Table::<Reading>::new(store, "Readings")?;
-    readings.create_if_missing().await?;
+    let readings = Database::new(store).table::<Reading>("Readings")?;
+    readings.declare().await?;
 
     let write = async {
         for number in 0..1500 {

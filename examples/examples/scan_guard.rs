@@ -4,7 +4,7 @@
 //! Cost: none; a refused query costs no request.
 
 use table_core::adapter::{RequestMeter, ScanGuard, StoreBuilder};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -25,8 +25,8 @@ async fn main() -> table_core::Result<()> {
         .meter(meter.clone())
         .scan_guard(guard)
         .build();
-    let employees = Table::<Employee>::new(store, "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(store).table::<Employee>("Employees")?;
+    employees.declare().await?;
     for (id, age) in [(0, 30), (1, 31), (2, 32)] {
         employees
             .insert(&Employee {

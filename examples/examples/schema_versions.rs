@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use table_core::prelude::*;
 use table_core::typed::UpgradeReport;
+use table_patterns::prelude::*;
 
 /// The old version.
 #[derive(Clone, Debug, TableEntity)]
@@ -54,9 +54,10 @@ impl From<CustomerV1> for Customer {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let customers = Table::<Customer>::new(MemoryStore::new(), "Customers")?;
-    let old_program = customers.view::<CustomerV1>()?;
-    customers.create_if_missing().await?;
+    let db = Database::new(MemoryStore::new());
+    let customers = db.table::<Customer>("Customers")?;
+    let old_program = db.table::<CustomerV1>("Customers")?;
+    customers.declare().await?;
 
     let stored = CustomerV1 {
         country: "UK".to_owned(),

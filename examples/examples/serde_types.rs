@@ -4,8 +4,8 @@
 //! Cost: as for a derived type without `type`.
 
 use serde::{Deserialize, Serialize};
-use table_core::prelude::*;
 use table_core::typed::{Serde, SerdeTable};
+use table_patterns::prelude::*;
 
 /// A type without table attributes, for example from another crate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,14 +3,10 @@
 //!
 //! Cost: 1 request per page, and 1 per group of up to 100 rows of a partition.
 
-use std::sync::Arc;
-
 use futures_util::stream;
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-// adds `bulk()` to every typed table
 use table_patterns::bulk::BulkTable as _;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*; // adds `bulk()` to every typed table
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Job", rename_all = "PascalCase")]
@@ -27,8 +23,9 @@ struct Job {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let meter = RequestMeter::new();
-    let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let jobs = IndexedTable::<Job>::open(store, "Jobs", IndexOptions::default()).await?;
+    let db = Database::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let jobs = db.table::<Job>("Jobs")?;
+    jobs.declare().await?;
     let failed_job = |id| Job {
         queue: "mail".to_owned(),
         id,

@@ -12,8 +12,7 @@
 use std::sync::Arc;
 
 use examples::store::StoreSpec;
-use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::prelude::*;
 
 /// The table of all types, which the program creates and drops.
 const SHOP: &str = "ExampleSeveralTypes";
@@ -108,9 +107,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Writes a customer, orders, order lines and the stock. The last order is refused, because the stock has changed since it was read.
 async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
-    let customers =
-        IndexedTable::<Customer>::open(store.clone(), SHOP, IndexOptions::default()).await?;
-    let orders = IndexedTable::<Order>::open(store.clone(), SHOP, IndexOptions::default()).await?;
+    let db = Database::new(store.clone());
+    let (customers, orders) = (db.table::<Customer>(SHOP)?, db.table::<Order>(SHOP)?);
+    customers.declare().await?;
+    orders.declare().await?;
     let shop = || "oslo".to_owned();
     let order = |number| Order {
         shop: shop(),
@@ -136,13 +136,9 @@ async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
         email: "Ann@x".to_owned(),
     };
     let mut group = orders.group(Order::partition("oslo")?);
-    group.insert(&order(1))?;
-    group.of(&customers)?.insert(&customer)?;
-    group
-        .of_plain::<Line>()?
-        .insert(&line(1, 1))?
-        .insert(&line(1, 2))?;
-    group.of_plain::<Stock>()?.insert(&stock(5))?;
+    group.insert(&order(1))?.insert(&customer)?;
+    group.insert(&line(1, 1))?.insert(&line(1, 2))?;
+    group.insert(&stock(5))?;
     group.commit().await?;
     let found = customers.by(Customer::by_email("ann@x")).get().await?;
     assert_eq!(found, Some(customer.clone()));
@@ -157,18 +153,15 @@ async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
         "{taken}"
     );
 
-    // Order 2 replaces the stock that was read, under its ETag: 1 request. `get_plain`, `of_plain`: for types without indexes.
-    let read = orders
-        .get_plain::<Stock>(Stock::key("oslo", "bolt")?)
-        .await?
-        .expect("the stock");
+    // Order 2 replaces the stock that was read, under its ETag: 1 request.
+    let stocks = db.table::<Stock>(SHOP)?;
+    let read = stocks
+        .get_existing_stored(Stock::key("oslo", "bolt")?)
+        .await?;
     let order_from_stock = async |number| {
         let mut group = orders.group(Order::partition("oslo")?);
-        group.insert(&order(number))?;
-        group.of_plain::<Line>()?.insert(&line(number, 1))?;
-        group
-            .of_plain::<Stock>()?
-            .replace_stored(&read, &stock(read.left - 2))?;
+        group.insert(&order(number))?.insert(&line(number, 1))?;
+        group.replace_stored(&read, &stock(read.left - 2))?;
         group.commit().await
     };
     order_from_stock(2).await?;
@@ -183,9 +176,8 @@ async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
     assert_eq!(newest, [order(2)]);
 
     // One query reads the whole partition, each entity as its own type; index entries are not returned.
-    let rows = orders
-        .table()
-        .view::<Row>()?
+    let rows = db
+        .view::<Row>(SHOP)?
         .query()
         .partition(PartitionKey::new("oslo")?)
         .all()
@@ -201,11 +193,6 @@ async fn sell(store: &Arc<dyn TableStore>) -> table_core::Result<()> {
         matches!(others[..], [Row::Other(stock)] if stock.key().row() == "stock_bolt"),
         "{others:?}"
     );
-
-    // A plain write of a type with indexes is refused, in a group as well.
-    let mut group = orders.group(Order::partition("oslo")?);
-    let error = group.of_plain::<Customer>().unwrap_err().to_string();
-    assert!(error.contains("IndexedTable::<Customer>::open"), "{error}");
 
     // Waits until the background tasks of the writes have deleted their journal rows, before the table is dropped.
     orders.flush().await;

@@ -5,7 +5,7 @@
 use chrono::{TimeDelta, Utc};
 use table_azure::SharedKey;
 use table_azure::sas::{SasRange, TablePermissions, TableSas};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 
 #[derive(Debug, TableEntity)]
 #[entity(type = "Order", rename_all = "PascalCase")]

@@ -4,7 +4,7 @@
 //! Cost: 1 request to write, 1 to read.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::wide::WideTable;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -34,8 +34,8 @@ struct Book {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone()).into_shared();
-    let pages = Table::<Page>::new(store.clone(), "Pages")?;
-    pages.create_if_missing().await?;
+    let pages = Database::new(store.clone()).table::<Page>("Pages")?;
+    pages.declare().await?;
 
     let page = Page {
         site: "docs".to_owned(),

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use table_core::prelude::*;
 use table_patterns::paging::{CursorError, CursorKey, PageError, Pager};
+use table_patterns::prelude::*;
 
 #[derive(Debug, Serialize, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -20,8 +20,8 @@ struct Product {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let products = Table::<Product>::new(MemoryStore::new(), "Products")?;
-    products.create_if_missing().await?;
+    let products = Database::new(MemoryStore::new()).table::<Product>("Products")?;
+    products.declare().await?;
     for number in 0..25 {
         let product = Product {
             category: "tea".to_owned(),

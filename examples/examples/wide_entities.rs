@@ -4,7 +4,7 @@
 //! Cost: get, insert and set 1 request each; update 2.
 
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::wide::WideEntities;
 
 #[tokio::main(flavor = "current_thread")]
@@ -39,7 +39,11 @@ async fn main() -> table_core::Result<()> {
 
     // The rows are *system rows* (RowKeys that begin with `~~`): queries of other tables do not return them.
     assert_eq!(
-        Table::<Entity>::new(store, table)?.query().count().await?,
+        Database::new(store)
+            .view::<Entity>(table)?
+            .query()
+            .count()
+            .await?,
         0
     );
     Ok(())

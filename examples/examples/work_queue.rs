@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use table_core::Error;
-use table_core::prelude::*;
 use table_core::queue::{Message, Receipt, WorkQueue};
 use table_patterns::clock::TokioClock;
+use table_patterns::prelude::*;
 use table_patterns::queue::{QueueOptions, TableQueue};
 
 /// How long a received message is hidden from other workers.

@@ -1,8 +1,8 @@
-// The type and the table of the examples in the documentation of `typed::Table`. The examples include this file.
+// The type and the table of the examples in the documentation of `typed::PlainTable`. The examples include this file.
 
 use table_core::memory::MemoryStore;
 use table_core::model::ETag;
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 
 #[derive(Debug, TableEntity)]
 #[entity(rename_all = "PascalCase")]
@@ -18,8 +18,8 @@ struct Employee {
 }
 
 /// Creates an empty table.
-async fn employees() -> table_core::Result<Table<Employee>> {
-    let employees = Table::new(MemoryStore::new(), "Employees")?;
+async fn employees() -> table_core::Result<PlainTable<Employee>> {
+    let employees = PlainTable::new(MemoryStore::new(), "Employees")?;
     employees.create_if_missing().await?;
     Ok(employees)
 }

@@ -4,7 +4,7 @@
 //! ```
 //! use table_core::prelude::*;
 //!
-//! #[derive(TableEntity)]
+//! #[derive(Debug, PartialEq, TableEntity)]
 //! struct Employee {
 //!     #[partition_key]
 //!     department: String,
@@ -15,18 +15,21 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> table_core::Result<()> {
-//! let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-//! employees.create_if_missing().await?;
-//! employees.insert(&Employee { department: "Sales".into(), id: 223, age: 41 }).await?;
-//! let sales = employees.query().partition(Employee::partition("Sales")?);
-//! assert_eq!(sales.filter(Employee::AGE.gt(40)).count().await?, 1);
+//! let (store, table) = (MemoryStore::new(), TableName::new("Employees")?);
+//! store.create_table(&table).await?;
+//! let ken = Employee { department: "Sales".into(), id: 223, age: 41 };
+//! store.write(&table, Operation::Insert(ken.to_entity()?)).await?;
+//! let read = store.get_existing(&table, Employee::key("Sales", 223)?.key()).await?;
+//! assert_eq!(Employee::from_entity(read)?, ken);
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! Programs write and read typed entities through `Database` and `Table` of `table-patterns`, with the indexes that the types declare.
+//!
 //! | module | content |
 //! |---|---|
-//! | [`typed`] | structs as entities: [`Table`](typed::Table) and the derive macros, where every attribute is described |
+//! | [`typed`] | structs as entities: typed keys, fields, queries, and the derive macros, where every attribute is described |
 //! | [`model`] | keys, values, entities, names, key encoding |
 //! | [`query`] | filters, access paths, pages and continuations |
 //! | [`store`] | the trait `TableStore`, operations, group transactions, errors, profiles of services |

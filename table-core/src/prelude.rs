@@ -10,6 +10,6 @@ pub use crate::store::{ErrorKind, Operation, Outcome, TableStore, TableStoreExt}
 #[cfg(feature = "derive")]
 pub use crate::typed::EntityResolver;
 pub use crate::typed::{
-    EntityKey, Expires, Field, FromEntity, IndexedEntity, Json, Padded, PartitionPrefix, Property,
-    PropertyGroup, RowPrefix, SoftDelete, Table, TableEntity, Versioned,
+    EntityKey, Expires, Field, FromEntity, Json, Padded, PartitionPrefix, Property, PropertyGroup,
+    RowPrefix, SoftDelete, TableEntity, Versioned,
 };

@@ -18,7 +18,7 @@ use table_core::store::{
 use table_core::typed::set::{Decision, SetWrite};
 use table_core::typed::upgrade::UpgradePage;
 use table_core::typed::{
-    EntityKey, SchemaDiff, SerdeTable, Table, TableEntity, TableGroup, TableQuery,
+    EntityKey, PlainGroup, PlainTable, SchemaDiff, SerdeTable, TableEntity, TableQuery,
     permit_registered,
 };
 
@@ -46,7 +46,7 @@ struct Note {
 type Key = EntityKey<Row>;
 type Plain = std::collections::BTreeMap<String, String>;
 
-fn tables(table: &Table<Row>) {
+fn tables(table: &PlainTable<Row>) {
     send(table.create_if_missing());
     send(table.delete_table_if_exists());
     send(table.get(any::<Key>()));
@@ -76,14 +76,15 @@ fn tables(table: &Table<Row>) {
     ));
     send(table.plain_write());
     send(table.register_type());
+    send(table.write(any()));
 }
 
-fn soft_deletion(table: &Table<Note>) {
+fn soft_deletion(table: &PlainTable<Note>) {
     send(table.soft_delete(any::<EntityKey<Note>>()));
     send(table.restore(any::<EntityKey<Note>>()));
 }
 
-fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
+fn queries(query: &TableQuery<Row>, group: PlainGroup<Row>) {
     send(query.all());
     send(query.first());
     send(query.count());

@@ -21,11 +21,12 @@
 //! # async fn main() -> table_core::Result<()> {
 //! let kek = AesKeyWrap::new("kek-2026", &KeyBytes::random(32)?)?;
 //! let store = EncryptedStore::new(MemoryStore::new(), Keys::new(Arc::new(kek)))?;
-//! let employees = Table::<Employee>::new(store, "Employees")?;
-//! employees.create_if_missing().await?;
+//! let table = TableName::new("Employees")?;
+//! store.create_table(&table).await?;
 //! let ken = Employee { department: "Sales".into(), id: 223, national_id: "760519-1234".into() };
-//! employees.insert(&ken).await?;
-//! assert_eq!(employees.get_existing(Employee::key("Sales", 223)?).await?, ken);
+//! store.write(&table, Operation::Insert(ken.to_entity()?)).await?; // or through `table_patterns::Table`
+//! let read = store.get_existing(&table, Employee::key("Sales", 223)?.key()).await?;
+//! assert_eq!(Employee::from_entity(read)?, ken);
 //! # Ok(())
 //! # }
 //! ```

@@ -1,5 +1,8 @@
-//! The patterns of Microsoft's *Table design guide*, over any
+//! Typed tables with indexes, and the patterns of Microsoft's *Table design guide*, over any
 //! [`TableStore`](table_core::store::TableStore).
+//!
+//! A [`Database`] is a store with what its tables share; it creates a [`Table`] for each entity type, which reads, writes and looks up
+//! entities and maintains the indexes that types declare. Start there: `use table_patterns::prelude::*;`.
 //!
 //! Each module documents the problem, the key layout, the guarantees, the failure windows and the
 //! cost in requests. `docs/cookbook.md` maps the guide's sections to them.
@@ -26,13 +29,15 @@ pub mod examination;
 pub mod log_blobs;
 #[cfg(feature = "paging")]
 pub mod paging;
+pub mod prelude;
 mod rows;
 mod shapes;
+pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod upkeep;
 
-use consistency::entry;
+use consistency::{entity_rows, entry};
 pub use consistency::{index, journal, queue};
 pub use rows::clock;
 #[cfg(feature = "blobs")]
@@ -40,3 +45,4 @@ pub use shapes::large;
 pub use shapes::{
     compound, heterogeneous, log_tail, relationship, series, spread, time_slices, wide,
 };
+pub use table::{Database, Group, Table};

@@ -23,10 +23,7 @@ use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
 use table_patterns::examination::Examination;
 use table_patterns::heterogeneous::{self, Resolver};
-use table_patterns::index::{
-    IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, Lookup, Stored,
-    StoredQuery,
-};
+use table_patterns::index::{IndexBuild, IndexedEntities, Stored};
 use table_patterns::journal::{Journal, Recovery};
 use table_patterns::large::{LargeLookup, LargeQuery, LargeRewrite, LargeTable};
 use table_patterns::log_blobs::LogWriter;
@@ -37,9 +34,11 @@ use table_patterns::queue::TableQueue;
 use table_patterns::relationship::{JoinCache, Link, Relation};
 use table_patterns::series::{DataSeries, Days};
 use table_patterns::spread::{SpreadQuery, SpreadTable};
+use table_patterns::table::{Lookup, StoredQuery};
 use table_patterns::time_slices::{SliceQuery, TimeSlices};
 use table_patterns::upkeep::Upkeep;
 use table_patterns::wide::{Wide, WideEntities, WideQuery, WideTable};
+use table_patterns::{Group, Table};
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Row")]
@@ -80,7 +79,7 @@ type RowKey = EntityKey<Row>;
 type PlainKey = EntityKey<Plain>;
 
 fn soft_deletion(
-    (indexed, large, wide): (&IndexedTable<Note>, &LargeTable<Note>, &WideTable<Note>),
+    (indexed, large, wide): (&Table<Note>, &LargeTable<Note>, &WideTable<Note>),
     (spread, slices): (&SpreadTable<Note>, &TimeSlices<Note>),
 ) {
     send(indexed.soft_delete(any::<NoteKey>()));
@@ -223,31 +222,21 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(build.run());
 }
 
-fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
-    send(IndexedTable::<Row>::open(
-        any::<MemoryStore>(),
-        any::<TableName>(),
-        any::<IndexOptions>(),
-    ));
-    send(IndexedTable::<Row>::open_with(
-        any::<MemoryStore>(),
-        any::<TableName>(),
-        any(),
-        any(),
-    ));
-    send(IndexedTable::<Row>::open_to_read(
-        any::<MemoryStore>(),
-        any::<TableName>(),
-        any(),
-        any(),
-    ));
+fn tables(table: &Table<Row>, group: Group<Row>) {
+    send(table.declare());
+    send(table.schema_diff());
+    send(table.entities());
+    send(table.delete_table_if_exists());
+    send(table.get_stored(any::<RowKey>()));
+    send(table.get_existing_stored(any::<RowKey>()));
+    send(table.get_as::<Row>(any::<RowKey>()));
+    send(table.get_many(any::<Vec<RowKey>>()));
+    send(table.delete_entity(any()));
     send(table.flush());
     send(table.upgrade_all());
     send(table.get(any::<RowKey>()));
     send(table.get_existing(any::<RowKey>()));
-    send(table.get_plain::<Plain>(any::<PlainKey>()));
     send(table.insert(any()));
-    send(table.insert_group(any()));
     send(table.upsert(any()));
     send(table.insert_or_merge(any()));
     send(table.replace(any()));

@@ -39,6 +39,7 @@ mod fault_runs;
 #[allow(dead_code, reason = "other packages use it too")]
 #[path = "../support/faulty_blobs.rs"]
 mod faulty_blobs;
+mod opening;
 pub mod patterns;
 pub mod queues;
 pub mod real_time;
@@ -50,4 +51,5 @@ pub use azurite;
 
 pub use crate::clock::Clock;
 pub use crate::conformance::{Backend, DIFFICULT_KEYS, Deviation, Harness, Scale, TestTable};
+pub use crate::opening::{open_table, open_table_with};
 pub use crate::wrappers::SmallPageStore;

@@ -10,8 +10,8 @@ use examples::data::DataFile;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use sha2::{Digest, Sha256};
-use table_core::prelude::*;
 use table_patterns::large::LargeTable;
+use table_patterns::prelude::*;
 
 use crate::answer::Answer;
 

@@ -1,4 +1,4 @@
-//! Opens, fills and completes the tables with declared indexes.
+//! Fills and completes the table with declared indexes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,8 @@ use examples::Result;
 use examples::data::DataSet;
 use examples::progress::spinner;
 use futures_util::{StreamExt, TryStreamExt};
-use table_core::store::TableStore;
-use table_core::typed::IndexedEntity;
-use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable};
+use table_patterns::index::{BulkInsert, IndexOptions, IndexState};
+use table_patterns::prelude::*;
 
 use crate::feed::{read_in_background, send_chunks};
 use crate::import::Entities;
@@ -24,27 +23,16 @@ const KEEP_ABORT_ROWS: Duration = Duration::from_secs(24 * 3600);
 /// requests write the entries by plane.
 const WINDOW: usize = 50_000;
 
-/// Opens the table for writing. The index of delays stays absent until it is built.
-pub(crate) async fn open<T: IndexedEntity>(
-    store: &Arc<dyn TableStore>,
-    options: &IndexOptions,
-) -> Result<IndexedTable<T>> {
+/// Returns the database for loading. The index of delays stays absent until it is built.
+pub(crate) fn database(store: &Arc<dyn TableStore>, options: &IndexOptions) -> Database {
     let mut options = options.clone();
     options.built_later = vec![DELAY.to_owned()];
-    Ok(IndexedTable::open(Arc::clone(store), FLIGHTS, options).await?)
-}
-
-/// Opens the table for reading.
-pub(crate) async fn open_to_read<T: IndexedEntity>(
-    store: &Arc<dyn TableStore>,
-) -> Result<IndexedTable<T>> {
-    let options = IndexOptions::default();
-    Ok(IndexedTable::open_to_read(Arc::clone(store), FLIGHTS, Vec::new(), options).await?)
+    Database::with_options(Arc::clone(store), options)
 }
 
 /// Inserts entities with their index entries, in groups: at most `concurrency` at once.
-pub(crate) async fn insert<T: IndexedEntity>(
-    (table, concurrency): (&IndexedTable<T>, usize),
+pub(crate) async fn insert<T: TableEntity>(
+    (table, concurrency): (&Table<T>, usize),
     data: &Arc<DataSet>,
     read: fn(&DataSet) -> Result<Entities<'_>>,
     progress: &Progress,
@@ -54,21 +42,18 @@ pub(crate) async fn insert<T: IndexedEntity>(
     let options = BulkInsert::default()
         .with_concurrency(concurrency)
         .with_window(WINDOW);
-    let mut outcomes = Box::pin(table.entities().insert_all(entities.map(Ok), options));
+    let indexed = table.entities().await?;
+    let mut outcomes = Box::pin(indexed.insert_all(entities.map(Ok), options));
     let mut pending = false;
     while let Some(outcome) = outcomes.try_next().await? {
         pending |= outcome.pending;
         outcome.result?;
-        progress.advance(table.table().name().as_str(), 1);
+        progress.advance(table.name().as_str(), 1);
     }
     // Some entries were not written in time. A sweep writes them; it waits for leases, so this loop does not spin. (&[]: the table has no
     // unique index in another partition or table.)
     while pending {
-        let swept = table
-            .entities()
-            .journal()
-            .sweep(&[], KEEP_ABORT_ROWS)
-            .await?;
+        let swept = indexed.journal().sweep(&[], KEEP_ABORT_ROWS).await?;
         if let Some((_, error)) = swept.failures.into_iter().next() {
             return Err(error.into());
         }
@@ -82,12 +67,13 @@ pub(crate) async fn build_delays(
     store: &Arc<dyn TableStore>,
     options: &IndexOptions,
 ) -> Result<()> {
-    let flights = open::<Flight>(store, options).await?;
-    if flights.entities().state(DELAY) == IndexState::Readable {
+    let flights = database(store, options).table::<Flight>(FLIGHTS)?;
+    let entities = flights.entities().await?;
+    if entities.state(DELAY) == IndexState::Readable {
         return Ok(());
     }
     let bar = spinner("by delay");
-    let build = flights.entities().build(DELAY)?.on_progress(|progress| {
+    let build = entities.build(DELAY)?.on_progress(|progress| {
         bar.set_position(progress.entities as u64);
         bar.set_message(format!(
             "{} entries in {} groups",

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use examples::Result;
 use examples::data::DataSet;
 use futures_util::{StreamExt, TryStreamExt};
-use table_core::model::TableName;
-use table_core::store::{Operation, TableStore, TableStoreExt};
-use table_core::typed::Table;
 use table_patterns::bulk::{BulkOptions, BulkWriter};
 use table_patterns::index::IndexOptions;
+use table_patterns::prelude::*;
 
 use crate::args::Args;
 use crate::day_csv::{DayFiles, FILES};
@@ -43,7 +41,7 @@ pub(crate) async fn ensure(
     options: &IndexOptions,
     args: &Args,
 ) -> Result<()> {
-    let imports = Table::<Import>::new(Arc::clone(store), IMPORTS)?;
+    let imports = Database::new(Arc::clone(store)).table::<Import>(IMPORTS)?;
     let earlier = earlier_imports(store, &imports).await?;
     let found = earlier.iter().find(|import| import.name == NAME);
     if args.data.is_none() && found.is_some_and(|import| import.complete) {
@@ -59,7 +57,7 @@ pub(crate) async fn ensure(
             "The store holds other data or an incomplete import: dropping the tables of this program and loading again."
         );
     }
-    imports.create_if_missing().await?;
+    imports.declare().await?;
     let import = Import {
         name: NAME.to_owned(),
         fingerprint,
@@ -140,8 +138,8 @@ async fn load(store: &Arc<dyn TableStore>, options: &IndexOptions, data: DataSet
     ]);
     // Two types in one table. The indexes of each are readable from the start, because the table has no
     // entity of the type yet.
-    let flights = indexes::open::<Flight>(store, options).await?;
-    let planes = indexes::open::<Plane>(store, options).await?;
+    let db = indexes::database(store, options);
+    let (flights, planes) = (db.table::<Flight>(FLIGHTS)?, db.table::<Plane>(FLIGHTS)?);
     let data = Arc::new(data);
     tokio::try_join!(
         indexes::insert(

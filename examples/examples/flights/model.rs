@@ -1,7 +1,7 @@
 //! The stored types and their keys.
 
 use chrono::{NaiveDate, NaiveDateTime};
-use table_core::prelude::*;
+use table_patterns::prelude::*;
 use table_patterns::series::SlotSet;
 
 /// The table of [`Flight`]s, [`Plane`]s and [`Airline`]s. Each type has its own partitions and indexes.

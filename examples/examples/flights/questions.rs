@@ -2,23 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::{Datelike, NaiveDate};
 use examples::Result;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
-use table_patterns::index::IndexedTable;
+use table_patterns::index::IndexOptions;
 use table_patterns::log_tail::{LogTail, Logged};
+use table_patterns::prelude::*;
 use table_patterns::relationship::{JoinCache, JoinOptions};
 use table_patterns::series::DataSeries;
 use table_patterns::wide::WideEntities;
 
 use crate::answer::{Answer, QuestionResult};
 use crate::day_csv::DayFiles;
-use crate::indexes;
 use crate::model::{
     Airline, Carrier, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance,
     FlightOrigin, FlightTime, Plane, WEATHER, WeatherDay,
@@ -32,8 +31,8 @@ const CONCURRENCY: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Questions {
     meter: RequestMeter,
-    flights: IndexedTable<Flight>,
-    planes: IndexedTable<Plane>,
+    flights: Table<Flight>,
+    planes: Table<Plane>,
     departures: LogTail<Properties>,
     weather: DataSeries<ClockHours, f64>,
     airlines: Table<Airline>,
@@ -50,11 +49,20 @@ impl Questions {
     ) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
-        let airlines = Table::<Airline>::new(Arc::clone(&store), FLIGHTS)?;
+        let mut options = IndexOptions::default();
+        // No question reads the states of the indexes again and is charged for it.
+        options.cache = Duration::from_secs(3600);
+        let db = Database::with_options(Arc::clone(&store), options);
+        let flights = db.table::<Flight>(FLIGHTS)?;
+        let planes = db.table::<Plane>(FLIGHTS)?;
+        let airlines = db.table::<Airline>(FLIGHTS)?;
+        // The first lookup of a type reads the states.
+        flights.by(Flight::by_tail_number("")).first().await?;
+        planes.by(Plane::by_manufacturer("")).first().await?;
         Ok(Self {
             meter,
-            flights: indexes::open_to_read(&store).await?,
-            planes: indexes::open_to_read(&store).await?,
+            flights,
+            planes,
             departures: LogTail::new(Arc::clone(&store), DEPARTURES, PartitionKey::new("JFK")?)?,
             weather: DataSeries::new(Arc::clone(&store), WEATHER, ClockHours)?,
             names: JoinCache::new(airlines.clone(), JoinOptions::default()),
@@ -136,9 +144,6 @@ impl Questions {
         pattern: &'static str,
         answer: impl Future<Output = Result<Answer>>,
     ) -> Result<QuestionResult> {
-        // Reads the index states now, so that no question reads them again and is charged for it.
-        self.flights.entities().refresh().await?;
-        self.planes.entities().refresh().await?;
         let start = Instant::now();
         let (answer, cost) = self.meter.measure(answer).await;
         Ok(QuestionResult::new(
@@ -153,7 +158,7 @@ impl Questions {
     /// Returns flight UA 1545 from Newark on New Year's Day.
     async fn flight(&self) -> Result<Answer> {
         let key = Flight::key("UA", date(1, 1)?, 1545, "EWR")?;
-        let flight = self.flights.table().get_existing(key).await?;
+        let flight = self.flights.get_existing(key).await?;
         Ok(Answer::Flight {
             dest: flight.dest,
             dep_delay: flight.dep_delay,
@@ -164,7 +169,6 @@ impl Questions {
     async fn carrier_day(&self) -> Result<Answer> {
         let query = self
             .flights
-            .table()
             .query()
             .partition(Flight::partition("UA")?)
             .rows(Flight::row_prefix().date(date(1, 15)?));
@@ -274,7 +278,6 @@ impl Questions {
         let january = RowPrefix::escaped("2013-01-");
         let late = self
             .flights
-            .table()
             .query()
             .rows(january)
             .filter(Flight::ARR_DELAY.gt(120));
@@ -327,7 +330,7 @@ impl Questions {
 
     /// Returns the flights per day.
     pub(crate) async fn flights_per_day(&self) -> Result<BTreeMap<NaiveDate, u64>> {
-        let flights = self.flights.table().query().project::<FlightDay>().stream();
+        let flights = self.flights.query().project::<FlightDay>().stream();
         let add = |mut days: BTreeMap<_, _>, flight: FlightDay| async move {
             *days.entry(flight.date).or_default() += 1;
             Ok(days)

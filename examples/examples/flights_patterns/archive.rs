@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::adapter::{Metered, RequestMeter};
-use table_core::prelude::*;
 use table_patterns::bulk::BulkWriter;
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Place, Resources, TransactionProgress,
 };
 use table_patterns::journal::Acknowledge;
+use table_patterns::prelude::*;
 use table_patterns::queue::TableQueue;
 
 use crate::flight::Flights;
@@ -56,13 +56,18 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
 
     expect_count(
         "flights left behind",
-        Table::<Entity>::new(Arc::clone(store), TABLE)?
+        Database::new(Arc::clone(store))
+            .view::<Entity>(TABLE)?
             .query()
             .count()
             .await?,
         0,
     )?;
-    let archived = Table::<Entity>::new(archive, TABLE)?.query().all().await?;
+    let archived = Database::new(archive)
+        .view::<Entity>(TABLE)?
+        .query()
+        .all()
+        .await?;
     let mut carriers = BTreeMap::<_, usize>::new();
     archived.iter().for_each(|flight| {
         *carriers

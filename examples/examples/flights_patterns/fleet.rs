@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use chrono::NaiveDate;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use table_core::prelude::*;
 use table_patterns::bulk::BulkWriter;
 use table_patterns::compound::Compound;
 use table_patterns::heterogeneous::{Resolver, modify};
+use table_patterns::prelude::*;
 
 use crate::flight::{Flight, Flights};
 use crate::{Result, expect_count};
@@ -59,8 +59,9 @@ pub(crate) struct Fleet {
 
 /// Loads planes and flights in full group transactions.
 pub(crate) async fn load(store: &Arc<dyn TableStore>, flights: &Flights) -> Result<Fleet> {
-    let planes = Table::<Plane>::new(Arc::clone(store), "Fleet")?;
-    planes.create_if_missing().await?;
+    let db = Database::new(Arc::clone(store));
+    let planes = db.table::<Plane>("Fleet")?;
+    planes.declare().await?;
     let mut rows = Vec::new();
     for (tail_number, manufacturer) in &flights.planes {
         let (tail_number, manufacturer) = (tail_number.clone(), manufacturer.clone());
@@ -87,7 +88,7 @@ pub(crate) async fn load(store: &Arc<dyn TableStore>, flights: &Flights) -> Resu
         .await?
         .into_result()?;
     Ok(Fleet {
-        legs: planes.view()?,
+        legs: db.table("Fleet")?,
         planes,
     })
 }

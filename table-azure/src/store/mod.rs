@@ -137,7 +137,7 @@ impl AzureTableStore {
 
     /// The same store for a credential that may not read the manifests of tables, such as a shared access signature of one partition. Every
     /// handle otherwise reads the manifest before it writes. This store takes every manifest for an empty one: writes leave the entries of
-    /// indexes as they are. Indexed tables read the manifest themselves, and need a credential that may.
+    /// indexes as they are. A table with indexes reads the manifest itself, and needs a credential that may.
     ///
     /// ```
     /// # use table_azure::AzureTableStore;

@@ -2,6 +2,7 @@
 //! before it sends them.
 
 use std::sync::Arc;
+use table_patterns::Database;
 
 use futures_util::TryStreamExt as _;
 use table_azure::{AzureTableStore, AzureTableStoreOptions, Service};
@@ -10,7 +11,7 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey};
 use table_core::store::{
     ErrorKind, GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore, limits,
 };
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::TableEntity;
 
 use super::server::{Server, answer};
 use super::{run, store_with, table};
@@ -176,7 +177,9 @@ async fn queries_that_need_order_are_refused_or_sorted_by_the_client() {
     let page = r#"{"value":[{"PartitionKey":"p","RowKey":"2"},{"PartitionKey":"p","RowKey":"3"},
         {"PartitionKey":"p","RowKey":"1"}]}"#;
     let server = Server::start([answer("200 OK", &[], page)]).await;
-    let orders = Table::<Order>::new(Arc::new(cosmos(&server)), "Orders").unwrap();
+    let orders = Database::new(Arc::new(cosmos(&server)))
+        .table::<Order>("Orders")
+        .unwrap();
     let query = orders.query().partition(Order::partition("p").unwrap());
     let required = query.clone().require_order();
     let error = required.all().await.unwrap_err();

@@ -13,7 +13,7 @@ use table_core::query::{Filter, Query};
 use table_core::store::{
     ErrorKind, GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore,
 };
-use table_core::typed::Table;
+use table_patterns::Database;
 
 use super::server::{Asked, Server, answer};
 use super::{KEY, OPERATIONS, run, store, store_with, table};
@@ -169,7 +169,7 @@ async fn an_unmanaged_store_writes_without_reading_the_manifest() {
         let store =
             AzureTableStore::with_sas(&format!("{}?sv=1&sig=x", server.address), None).unwrap();
         let store = if unmanaged { store.unmanaged() } else { store };
-        let table = Table::<Entity>::new(store, "People").unwrap();
+        let table = Database::new(store).view::<Entity>("People").unwrap();
         let mut group = table.group(PartitionKey::new("a").unwrap());
         group
             .push(Operation::Insert(Entity::new("a", "b").unwrap()))

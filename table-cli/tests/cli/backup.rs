@@ -10,7 +10,8 @@ use table_core::model::{Entity, TableName, Ticks};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{TableStore as _, TableStoreExt as _};
-use table_core::typed::Table;
+
+use table_patterns::Database;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
 use crate::support::{
@@ -297,8 +298,8 @@ fn with_definitions() -> (tempfile::TempDir, String) {
             opened.insert(employee).await.unwrap();
         }
         opened.flush().await;
-        let sessions = Table::<Session>::new(store, "Sessions").unwrap();
-        sessions.create_if_missing().await.unwrap();
+        let sessions = Database::new(store).table::<Session>("Sessions").unwrap();
+        sessions.declare().await.unwrap();
         sessions
             .insert(&Session {
                 user: "ann".into(),

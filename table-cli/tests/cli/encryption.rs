@@ -14,7 +14,8 @@ use predicates::str::contains;
 use table_azure::AzureTableStore;
 use table_core::prelude::*;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, IndexedTable, Placement};
+use table_patterns::Database;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 use tempfile::TempDir;
 
 use crate::support::{on_disk, tables};
@@ -536,10 +537,8 @@ fn the_manifest_decides_what_is_encrypted() {
     let store = format!("embedded:{}", directory.display());
     let one = keys(files.path(), &[1]);
     on_disk(&directory, async |store| {
-        let members =
-            IndexedTable::<Member>::open(encrypting(store, 1), "People", IndexOptions::local())
-                .await;
-        let members = members.unwrap();
+        let db = Database::new(encrypting(store, 1));
+        let members = db.table::<Member>("People").unwrap();
         let (club, name, iban) = ("oslo".to_owned(), "Ken".to_owned(), IBAN.to_owned());
         members
             .insert(&Member {

@@ -8,7 +8,8 @@ use object_store::local::LocalFileSystem;
 use predicates::prelude::*;
 use predicates::str::contains;
 use table_core::prelude::*;
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, IndexedTable, Placement};
+use table_patterns::Database;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 use table_patterns::journal::Timing;
 use table_patterns::large::LargeTable;
 
@@ -154,9 +155,8 @@ fn expired_entities_are_removed_with_their_entries() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("embedded:{}", directory.path().display());
     on_disk(directory.path(), async |store| {
-        let opened =
-            IndexedTable::<Session>::open(store.into_shared(), "Employees", IndexOptions::local());
-        let sessions = opened.await.unwrap();
+        let db = Database::new(store.into_shared());
+        let sessions = db.table::<Session>("Employees").unwrap();
         for (id, until) in [(1, "2020-01-01T00:00:00Z"), (2, "2999-01-01T00:00:00Z")] {
             let (user, token, until) = (
                 "ann".to_owned(),

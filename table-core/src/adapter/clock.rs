@@ -13,6 +13,7 @@ use crate::store::{StoreContext, TableStore};
 /// use std::sync::Arc;
 /// use table_core::adapter::WithClock;
 /// use table_core::prelude::*;
+/// # use table_core::typed::PlainTable;
 ///
 /// #[derive(Debug, TableEntity)]
 /// struct Session {
@@ -30,7 +31,7 @@ use crate::store::{StoreContext, TableStore};
 /// let time = Arc::new(AtomicI64::new(start.get()));
 /// let clock = Arc::clone(&time);
 /// let store = WithClock::new(MemoryStore::new(), move || Ticks::new(clock.load(Ordering::Relaxed)).unwrap_or(Ticks::MIN));
-/// let sessions = Table::<Session>::new(store, "Sessions")?;
+/// let sessions = PlainTable::<Session>::new(store, "Sessions")?;
 /// sessions.create_if_missing().await?;
 /// let until: Ticks = "2013-01-01T09:00:00Z".parse()?;
 /// sessions.insert(&Session { user: "ann".into(), id: 1, until }).await?;

@@ -141,17 +141,26 @@ pub struct Written {
     /// The entity's new version. `None` after a delete. Also `None` if the answer of a group transaction was lost
     /// and another writer has changed the entity since; read the entity to get its version.
     pub etag: Option<ETag>,
+    /// Whether a worker or a sweep will apply index entries of the entity in other partitions or tables.
+    #[serde(default)]
+    pub pending: bool,
 }
 
 impl Written {
     /// Creates the answer to a write that gave the entity this version.
     pub const fn version(etag: ETag) -> Self {
-        Self { etag: Some(etag) }
+        Self {
+            etag: Some(etag),
+            pending: false,
+        }
     }
 
     /// Creates the answer to a delete.
     pub const fn deleted() -> Self {
-        Self { etag: None }
+        Self {
+            etag: None,
+            pending: false,
+        }
     }
 }
 

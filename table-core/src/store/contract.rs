@@ -9,7 +9,7 @@ use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 
 /// A store of tables. Backends and adapters implement this trait; programs use it through
-/// [`TableStoreExt`](super::TableStoreExt) and [`Table`](crate::typed::Table).
+/// [`TableStoreExt`](super::TableStoreExt), and for typed entities through `table_patterns::Database`.
 ///
 /// # Atomicity
 /// A write or group transaction takes effect as a whole or not at all. No operation writes several partitions.

@@ -128,6 +128,19 @@ pub trait TableStoreExt: TableStore {
         self.context().manifests().get(self, table).await
     }
 
+    /// Whether a table of this store is a table of another store: both are handles, clones or adapters of one backend, and their names are
+    /// those of one table.
+    #[doc(hidden)]
+    fn is_same_table(
+        &self,
+        table: &TableName,
+        other: &dyn TableStore,
+        other_table: &TableName,
+    ) -> bool {
+        let (here, there) = (self.context().manifests(), other.context().manifests());
+        Arc::ptr_eq(here, there) && self.profile().is_same_table(table, other_table)
+    }
+
     /// Returns the manifest of a table if [`manifest`](Self::manifest) would send no request.
     fn known_manifest(&self, table: &TableName) -> Option<Arc<Manifest>> {
         let context = self.context();

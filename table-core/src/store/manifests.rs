@@ -66,7 +66,7 @@ struct RequestTime {
 
 impl ManifestCache {
     /// How long a manifest is used, from the moment when its request was sent: 30 seconds. A program that writes plain
-    /// rows ([`Table`](crate::typed::Table)) knows an index at most this long after its declaration.
+    /// rows knows an index at most this long after its declaration.
     pub const LIFE: Duration = Duration::from_secs(30);
 
     /// Creates an empty cache for a store with this profile.
@@ -414,8 +414,8 @@ pub(super) fn with_advice(error: Error, table: &TableName) -> Error {
     };
     let kind = ErrorKind::Forbidden(format!(
         "{reason}; a write of '{table}' first reads the table's manifest, and the credential does not allow this. Allow it to read \
-         the partition '{MANIFEST_PARTITION}'. If the written entities have no index and no layout, use `unmanaged()` of the table \
-         or of the store instead, or `write_indexed` of a bulk write"
+         the partition '{MANIFEST_PARTITION}'. If the written entities have no index and no layout, use `ignoring_indexes()` of the table \
+         or `unmanaged()` of the store instead, or `write_indexed` of a bulk write"
     ));
     error.into_cause_of(kind)
 }

@@ -1,6 +1,6 @@
 //! The derive macros. Their documentation is here because its examples need this crate.
 
-/// Derives `TableEntity` and `FromEntity` for a struct, and `IndexedEntity` if it has `#[index(…)]`. For a
+/// Derives `TableEntity` and `FromEntity` for a struct. For a
 /// projection, derives only `FromEntity`.
 ///
 /// ```
@@ -104,7 +104,7 @@
 /// - `T::patch()` and `TPatch`: a partial update, without the fields of keys and of indexes.
 ///
 /// # `#[index(name, …)]`
-/// Declares a secondary index, which `IndexedTable` of `table_patterns` maintains. A type can have any number
+/// Declares a secondary index, which `Table` of `table_patterns` maintains. A type can have any number
 /// of indexes.
 ///
 /// | setting | meaning | default |
@@ -169,7 +169,7 @@
 /// ```
 /// Reads convert older rows, and writes write the current version. An older program that reads a newer row
 /// gets an error. **Filters and projections see the stored properties**: `Customer::NAME.eq("Ada")` finds no
-/// row of version 1, and a projection of `Customer` fails on one. `Table::upgrade_all` rewrites such rows.
+/// row of version 1, and a projection of `Customer` fails on one. `upgrade_all` of every table rewrites such rows.
 ///
 /// A version that only adds what earlier programs may ignore says so: with `#[entity(version = 3, min_reader = 2)]` rows hold
 /// `EntityReader` in addition to `EntityVersion`, and a program of version 2 reads them as its own. Its `update` and `merge` keep the properties that it
@@ -181,6 +181,7 @@ pub use table_derive::TableEntity;
 ///
 /// ```
 /// # use table_core::prelude::*;
+/// # use table_core::typed::PlainTable;
 /// # #[derive(TableEntity)]
 /// # #[entity(type = "Employee")]
 /// # struct Employee { #[partition_key] department: String, #[row_key] id: u32 }
@@ -195,7 +196,7 @@ pub use table_derive::TableEntity;
 ///     Other(Entity),
 /// }
 /// # fn main() -> table_core::Result<()> {
-/// let rows = Table::<Row>::new(MemoryStore::new(), "Employees")?;
+/// let rows = PlainTable::<Row>::new(MemoryStore::new(), "Employees")?;
 /// # let _ = rows;
 /// # Ok(())
 /// # }

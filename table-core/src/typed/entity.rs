@@ -90,6 +90,16 @@ pub trait TableEntity: FromEntity + Sync {
         false
     }
 
+    /// Returns the keys of the entity's entries in an index, which is given by its position in
+    /// [`Schema::indexes`](super::Schema): none if a part of the key is absent, one per element for a list. Ignores
+    /// the `where` filter, which compares stored properties.
+    ///
+    /// # Errors
+    /// Fails if a key part cannot be encoded, if the key is too long, or if an entity could have the key.
+    fn index_keys(&self, _index: usize) -> Result<Vec<Key>> {
+        Ok(Vec::new())
+    }
+
     /// Returns the ETag of the `#[etag]` field, for conditional writes.
     ///
     /// # Errors

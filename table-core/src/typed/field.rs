@@ -19,7 +19,7 @@ use crate::store::{Error, Result};
 /// property, `AGE.ne(30)` does not.
 ///
 /// A filter compares stored values. Rows of a `previous` schema version are compared under the names and types of
-/// their version, although a read converts them. [`Table::upgrade_all`](super::Table::upgrade_all) converts the stored
+/// their version, although a read converts them. `upgrade_all` of every table converts the stored
 /// rows.
 ///
 /// # Integers of both widths

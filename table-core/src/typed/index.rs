@@ -1,43 +1,13 @@
-//! Declared indexes: the trait of `#[index(…)]`, and typed ranges of entries for lookups.
+//! Typed ranges of entries of declared indexes, for lookups.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{self, Bound};
 
-use super::{Operand, TableEntity};
-use crate::model::{Key, KeyBuilder, KeyPart, PartFormat, PartitionKey, key_order};
+use super::Operand;
+use crate::model::{KeyBuilder, KeyPart, PartFormat, PartitionKey, key_order};
 use crate::query::Range;
 use crate::store::Result;
-
-/// An entity type with declared indexes. `TableEntity` derives it for a struct with `#[index(name, …)]`:
-///
-/// | setting | meaning |
-/// |---|---|
-/// | `row_key = "…"` | the RowKey of entries: text, and fields in braces, as in the template of the entity |
-/// | `partition_key = "…"` | the PartitionKey of entries; default: the entity's PartitionKey. `{email#16}` is the [shard](crate::model::Shards) of a text, one of 16. The RowKey must then start with this field. `T::by_name(…)` computes the shard from the value, and `T::name_shards()` returns all shards |
-/// | `table = "…"` | the entries are in this table instead of the entity's |
-/// | `payload = full`, `fields(a, b)`, `reference` | the properties in entries: all, some, or only a reference to the entity. Default: `reference` |
-/// | `shape = row`, `list`, `blob` | one row per entity, or one list or blob per value. `list(bytes = 65536, overflow = blob)` limits the bytes of a list entity; further references go into more list entities or into a blob |
-/// | `shape = summary(sum(a), min(b), max(c))` | one row per value with the number of entities, sums of integers, and the smallest and largest numbers or times; in the entity's partition |
-/// | `unique = "partition"`, `"table"` | no other entity of the partition or table has the same entry |
-/// | `where = "Status eq 'open'"` | only entities that match the filter have entries. The filter compares stored properties |
-///
-/// A template can transform fields: `{email:lower}`, `{name:prefix(3)}`, `{at:date}`, `{at:hour}`, `{placed:desc}`, and
-/// `{tags[]}` (one entry per element). [`Schema::indexes`](super::Schema) contains the indexes as data:
-/// [`IndexDefinition`](crate::manifest::IndexDefinition).
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` declares no indexes",
-    note = "add `#[index(name, row_key = \"…\")]` to the struct with `#[derive(TableEntity)]`"
-)]
-pub trait IndexedEntity: TableEntity {
-    /// Returns the keys of the entity's entries in an index, which is given by its position in
-    /// [`Schema::indexes`](super::Schema): none if a part of the key is absent, one per element for a list. Ignores
-    /// the `where` filter, which compares stored properties.
-    ///
-    /// # Errors
-    /// Fails if a key part cannot be encoded, if the key is too long, or if an entity could have the key.
-    fn index_keys(&self, index: usize) -> Result<Vec<Key>>;
-}
 
 /// A range of entries of a declared index of `T`, in one partition. `T::by_…(…)` creates it.
 pub struct IndexEntries<T> {

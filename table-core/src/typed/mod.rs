@@ -1,4 +1,5 @@
-//! Typed entities: structs as entities, typed keys, fields, patches and the [`Table`] handle.
+//! Typed entities: structs as entities, typed keys, fields, patches and queries. `table_patterns::Table` writes and reads them; [`PlainTable`] is
+//! its part for rows alone.
 
 mod codec;
 #[cfg(feature = "derive")]
@@ -35,9 +36,7 @@ pub use field::{
     Condition, EncryptedField, Field, FieldGroup, IntoCondition, KeyField, LargeField, Operand,
     SplitField,
 };
-pub use index::{
-    EntriesOf, FindsOne, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange,
-};
+pub use index::{EntriesOf, FindsOne, IndexEntries, ManyEntries, OneEntry, PartRange};
 pub use record::Record;
 #[doc(hidden)]
 pub use registration::permit_registered;
@@ -55,7 +54,7 @@ pub mod upgrade {
 }
 pub use serde_form::Serde;
 pub use table::{
-    KeyOf, PartitionIn, PropertyDiff, RowBounds, SchemaDiff, SerdeTable, Table, TableGroup,
+    KeyOf, PartitionIn, PlainGroup, PlainTable, PropertyDiff, RowBounds, SchemaDiff, SerdeTable,
     TableQuery, Upgrade, UpgradeCursor, UpgradeReport, Versioned,
 };
 pub use width::ExactWidth;

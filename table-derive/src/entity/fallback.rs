@@ -26,23 +26,7 @@ pub(super) fn expand(input: &DeriveInput, error: Option<syn::Error>) -> TokenStr
         .projection_of
         .is_none()
         .then(|| table_entity(input, &krate));
-    let indexed = input.attrs.iter().any(|a| a.path().is_ident("index"));
-    let indexes = (indexed && table.is_some()).then(|| indexed_entity(input, &krate));
-    quote!(#error #from #table #indexes)
-}
-
-fn indexed_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
-    let name = &input.ident;
-    let generics = generics(input);
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        impl #impl_generics #krate::typed::IndexedEntity for #name #ty_generics #where_clause {
-            fn index_keys(&self, _: usize) -> #krate::Result<::std::vec::Vec<#krate::model::Key>> {
-                ::core::unreachable!()
-            }
-        }
-    }
+    quote!(#error #from #table)
 }
 
 /// Returns an implementation of `FromEntity` that never runs.

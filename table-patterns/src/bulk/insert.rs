@@ -11,14 +11,15 @@ use futures_util::{
 };
 use table_core::model::{Key, TableName};
 use table_core::store::{BulkOutcome, BulkSummary, Operation, Result, Written};
-use table_core::typed::{IndexedEntity, Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 
 use super::{BulkOptions, BulkWriter};
-use crate::index::{BulkInsert, IndexedTable};
+use crate::index::BulkInsert;
 #[cfg(feature = "blobs")]
 use crate::large::LargeTable;
 use crate::rows::in_order::run_in_order;
 use crate::spread::SpreadTable;
+use crate::table::Table;
 use crate::time_slices::TimeSlices;
 use crate::wide::WideTable;
 
@@ -54,12 +55,12 @@ pub trait BulkTable: Send + Sync {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
     /// use futures_util::stream;
-    /// use table_core::prelude::*;
+    /// use table_patterns::prelude::*;
     /// use table_patterns::bulk::BulkTable as _;
     /// # #[derive(TableEntity)]
     /// # struct Reading { #[partition_key] sensor: String, #[row_key] number: u32 }
-    /// let readings = Table::<Reading>::new(MemoryStore::new(), "Readings")?;
-    /// readings.create_if_missing().await?;
+    /// let readings = Database::new(MemoryStore::new()).table::<Reading>("Readings")?;
+    /// readings.declare().await?;
     /// let input = stream::iter((0..250).map(|number| Reading { sensor: "roof".to_owned(), number }));
     /// let summary = readings.bulk().insert_all(input).on_progress(|done| println!("{}", done.written)).await?;
     /// assert_eq!((summary.written, summary.requests), (250, 3));
@@ -91,7 +92,7 @@ pub struct BulkWork<'a, H: ?Sized> {
 }
 
 impl<'a, H: BulkTable + ?Sized> BulkWork<'a, H> {
-    /// Sets the options. All handles use [`concurrency`](BulkOptions::concurrency); a plain table uses all of them.
+    /// Sets the options. All handles use [`concurrency`](BulkOptions::concurrency); a [`Table`] without indexes uses all of them.
     pub fn with_options(mut self, options: BulkOptions) -> Self {
         self.options = options;
         self
@@ -102,8 +103,8 @@ impl<'a, H: BulkTable + ?Sized> BulkWork<'a, H> {
     ///
     /// | handle | requests |
     /// |---|---|
-    /// | [`Table`] | 1 per group of up to 100 entities of a partition |
-    /// | [`IndexedTable`] | those of one write per group: see [`IndexedTable::insert_all`] |
+    /// | [`Table`] without indexes | 1 per group of up to 100 entities of a partition |
+    /// | [`Table`] with indexes | those of one write per group: see [`IndexedEntities::insert_all`](crate::index::IndexedEntities::insert_all) |
     /// | [`LargeTable`], [`WideTable`], [`SpreadTable`], [`TimeSlices`] | those of `insert` per entity |
     pub fn insert_all<S>(self, entities: S) -> InsertAll<'a>
     where
@@ -175,7 +176,7 @@ impl fmt::Debug for InsertAll<'_> {
     }
 }
 
-impl<T: TableEntity> BulkTable for Table<T> {
+impl<T: TableEntity> BulkTable for PlainTable<T> {
     type Entity = T;
 
     fn insert_each<'a>(
@@ -197,7 +198,7 @@ impl<T: TableEntity> BulkTable for Table<T> {
     }
 }
 
-impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
+impl<T: TableEntity> BulkTable for Table<T> {
     type Entity = T;
 
     fn insert_each<'a>(
@@ -205,11 +206,20 @@ impl<T: IndexedEntity> BulkTable for IndexedTable<T> {
         entities: BoxStream<'static, Result<T>>,
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
-        self.insert_all(
-            entities,
-            BulkInsert::default().with_concurrency(options.concurrency),
-        )
-        .boxed()
+        let start = async move {
+            Ok(match self.maintained().await? {
+                Some(indexed) => {
+                    let options = BulkInsert::default().with_concurrency(options.concurrency);
+                    let entities = entities.map(|entity| entity?.to_entity());
+                    indexed.insert_all(entities, options).boxed()
+                }
+                None if self.ignores_indexes() => {
+                    self.plain().insert_each(entities, options.write_indexed())
+                }
+                None => self.plain().insert_each(entities, options),
+            })
+        };
+        start.try_flatten_stream().boxed()
     }
 }
 

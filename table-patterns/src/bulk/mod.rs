@@ -48,7 +48,7 @@
 //!
 //! # Limits, and when not to use it
 //! The writer refuses entities that an index covers, because their index entries would become stale. Write such
-//! entities through [`IndexedTable`](crate::index::IndexedTable). To delete a whole table, drop it: 1 request. Entities
+//! entities through [`Table`](crate::Table). To delete a whole table, drop it: 1 request. Entities
 //! with a partition of their own are written one by one, 1 request each.
 
 #[cfg(feature = "blobs")]

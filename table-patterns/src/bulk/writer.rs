@@ -484,7 +484,8 @@ impl Sender {
 
 /// Refuses an operation on an entity that an index of the manifest covers.
 fn check_plain(manifest: &Manifest, table: &TableName, operation: &Operation) -> Result<()> {
-    const ADVICE: &str = "write it through `IndexedTable`, or bring the index entries along (`BulkOptions::write_indexed`)";
+    const ADVICE: &str =
+        "write it through `Table`, or bring the index entries along (`BulkOptions::write_indexed`)";
     manifest.check_plain(
         table,
         WriteTarget::of(operation),

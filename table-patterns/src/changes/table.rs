@@ -11,7 +11,7 @@ use table_core::store::{
     Conflicts, Error, Operation, Outcome, Result, TableStore, TableStoreExt as _, Written,
 };
 use table_core::typed::set::{RowChange, SetWriter};
-use table_core::typed::{KeyOf, Table, TableEntity, TableGroup, TableQuery, Versioned};
+use table_core::typed::{KeyOf, PlainGroup, PlainTable, TableEntity, TableQuery, Versioned};
 
 use super::Changes;
 use super::rows::{
@@ -47,7 +47,7 @@ const MAX_KNOWN: usize = 1024;
 /// # }
 /// ```
 pub struct ChangeTable<T> {
-    table: Table<T>,
+    table: PlainTable<T>,
     attempts: u32,
     /// The number of the next change and the version of the counter, as this handle has last written them.
     known: Arc<Mutex<HashMap<PartitionKey, (i64, ETag)>>>,
@@ -98,7 +98,7 @@ impl<T: TableEntity> ChangeTable<T> {
                 T::SCHEMA.rust_name
             )));
         }
-        let table = Table::new(store, name)?;
+        let table = PlainTable::new(store, name)?;
         Ok(Self {
             table,
             attempts: Conflicts::ATTEMPTS,
@@ -121,8 +121,8 @@ impl<T: TableEntity> ChangeTable<T> {
         self.table.create_if_missing().await
     }
 
-    /// The plain table, for reads. Its writes emit no changes.
-    pub const fn table(&self) -> &Table<T> {
+    /// The table, for reads. Its writes emit no changes.
+    pub const fn table(&self) -> &PlainTable<T> {
         &self.table
     }
 
@@ -131,16 +131,19 @@ impl<T: TableEntity> ChangeTable<T> {
         Changes::new(Arc::clone(self.table.store()), self.table.name().clone())
     }
 
-    /// A query of the entities. See [`Table::query`]. Its `update` and `delete` emit a change for each entity that they write,
+    /// A query of the entities. See [`Table::query`](crate::Table::query). Its `update` and `delete` emit a change for each entity that they write,
     /// in groups of up to 49 entities of a partition.
     pub fn query(&self) -> TableQuery<T> {
-        self.table.query().written_by(Arc::new(self.clone()))
+        let table = self.clone();
+        self.table
+            .query()
+            .written_by(move |_| Arc::new(table.clone()))
     }
 
     /// Reads the entity; `None` if it does not exist. 1 request.
     ///
     /// # Errors
-    /// As [`Table::get`].
+    /// As [`Table::get`](crate::Table::get).
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         self.table.get(key).await
     }
@@ -148,7 +151,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Reads the entity, which must exist. 1 request.
     ///
     /// # Errors
-    /// As [`Table::get_existing`].
+    /// As [`Table::get_existing`](crate::Table::get_existing).
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
         self.table.get_existing(key).await
     }
@@ -156,7 +159,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Reads the entity with its version, for types without an `#[etag]` field. 1 request.
     ///
     /// # Errors
-    /// As [`Table::get_versioned`].
+    /// As [`get`](Self::get).
     pub async fn get_versioned(&self, key: impl KeyOf<T>) -> Result<Option<Versioned<T>>> {
         self.table.get_versioned(key).await
     }
@@ -176,7 +179,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Inserts or replaces an entity. 1 request more for a type with a `type` or a `version`.
     ///
     /// # Errors
-    /// As [`Table::upsert`]; the write conflicts with other writers of the partition after all attempts.
+    /// As [`Table::upsert`](crate::Table::upsert); the write conflicts with other writers of the partition after all attempts.
     pub async fn upsert(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
         self.write(&key, ChangeKind::Written, Reads::Entity, |group| {
@@ -189,7 +192,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// request more for a type with a `type` or a `version`.
     ///
     /// # Errors
-    /// As [`Table::insert_or_merge`]; the write conflicts with other writers of the partition after all attempts.
+    /// As [`Table::insert_or_merge`](crate::Table::insert_or_merge); the write conflicts with other writers of the partition after all attempts.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let key = entity.entity_key()?.into_key();
         self.write(&key, ChangeKind::Written, Reads::Entity, |group| {
@@ -201,7 +204,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Replaces the entity in the version of its `#[etag]` field.
     ///
     /// # Errors
-    /// As [`Table::replace`]; the write conflicts with other writers of the partition after all attempts.
+    /// As [`Table::replace`](crate::Table::replace); the write conflicts with other writers of the partition after all attempts.
     pub async fn replace(&self, entity: &T) -> Result<Written> {
         self.replace_if(entity, entity.own_version()?).await
     }
@@ -224,7 +227,7 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Merges the fields of a patch into the entity if it has this version.
     ///
     /// # Errors
-    /// As [`Table::merge`]; the write conflicts with other writers of the partition after all attempts.
+    /// As [`Table::merge`](crate::Table::merge); the write conflicts with other writers of the partition after all attempts.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
@@ -283,11 +286,11 @@ impl<T: TableEntity> ChangeTable<T> {
     /// Deletes the entity if it has this version; [`IfMatch::Any`] accepts any version.
     ///
     /// # Errors
-    /// As [`Table::delete`]; the write conflicts with other writers of the partition after all attempts.
+    /// As [`Table::delete`](crate::Table::delete); the write conflicts with other writers of the partition after all attempts.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         let delete =
-            |group: &mut TableGroup<T>| group.delete(key.clone(), version.clone()).map(drop);
+            |group: &mut PlainGroup<T>| group.delete(key.clone(), version.clone()).map(drop);
         self.write(&key, ChangeKind::Deleted, Reads::Nothing, delete)
             .await
             .map(drop)
@@ -307,7 +310,7 @@ impl<T: TableEntity> ChangeTable<T> {
         key: &Key,
         kind: ChangeKind,
         reads: Reads,
-        add: impl Fn(&mut TableGroup<T>) -> Result<()> + Send + Sync,
+        add: impl Fn(&mut PlainGroup<T>) -> Result<()> + Send + Sync,
     ) -> Result<Written> {
         let written = self
             .write_all(&key.partition_key(), &[(kind, key)], reads, add)
@@ -323,7 +326,7 @@ impl<T: TableEntity> ChangeTable<T> {
         partition: &PartitionKey,
         changes: &[(ChangeKind, &Key)],
         reads: Reads,
-        add: impl Fn(&mut TableGroup<T>) -> Result<()> + Send + Sync,
+        add: impl Fn(&mut PlainGroup<T>) -> Result<()> + Send + Sync,
     ) -> Result<Vec<Written>> {
         let mut conflicts = Conflicts::new(self.attempts);
         // The last number under which a change existed already.
@@ -467,7 +470,7 @@ impl<T: TableEntity> SetWriter for ChangeTable<T> {
                 .iter()
                 .map(|change| (kind(change), change.old.key()))
                 .collect();
-            let add = |group: &mut TableGroup<T>| {
+            let add = |group: &mut PlainGroup<T>| {
                 changes
                     .iter()
                     .try_for_each(|change| group.push(change.operation()?).map(drop))

@@ -4,6 +4,7 @@
 //! A name in backquotes at the head of a comment, such as `Recheck`, is a rule of the protocols. `docs/proof.md` in the repository lists the
 //! rules. The interleaving suite leaves each rule out and shows which guarantee fails.
 
+pub(crate) mod entity_rows;
 pub(crate) mod entry;
 pub mod index;
 pub mod journal;

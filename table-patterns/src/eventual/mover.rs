@@ -5,13 +5,13 @@ use std::fmt;
 use async_trait::async_trait;
 use table_core::model::Key;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
-use table_core::typed::{IndexedEntity, Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 
 use super::resources::{StepHandler, StepId};
-use crate::index::IndexedTable;
 #[cfg(feature = "blobs")]
 use crate::large::LargeTable;
 use crate::spread::SpreadTable;
+use crate::table::Table;
 use crate::wide::WideTable;
 
 /// A table that can move whole entities, with their index entries, blobs and rows.
@@ -31,9 +31,9 @@ pub trait Moves: fmt::Debug + Send + Sync + 'static {
 }
 
 macro_rules! moves {
-    ($table:ident, $entity:ident) => {
+    ($table:ident) => {
         #[async_trait]
-        impl<T: $entity> Moves for $table<T> {
+        impl<T: TableEntity> Moves for $table<T> {
             async fn move_entity(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
                 match self.move_to(key, target, to).await {
                     Err(error)
@@ -53,12 +53,12 @@ macro_rules! moves {
     };
 }
 
-moves!(Table, TableEntity);
+moves!(Table);
+moves!(PlainTable);
 #[cfg(feature = "blobs")]
-moves!(LargeTable, TableEntity);
-moves!(SpreadTable, TableEntity);
-moves!(WideTable, TableEntity);
-moves!(IndexedTable, IndexedEntity);
+moves!(LargeTable);
+moves!(SpreadTable);
+moves!(WideTable);
 
 /// A [`StepHandler`] that moves entities from one table to another, or within one: for
 /// [`EventualTransaction::move_by`](super::EventualTransaction::move_by).

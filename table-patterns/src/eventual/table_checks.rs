@@ -123,7 +123,8 @@ impl Coordinator {
         table: &TableName,
         target: WriteTarget<'_>,
     ) -> Result<Option<PlainWrite>> {
-        const ADVICE: &str = "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
+        const ADVICE: &str =
+            "move entities by their `Table` (`move_by`), and write them by a handler that has it";
         let Some(store) = self.resources.known_store(store_name)? else {
             return Ok(None);
         };

@@ -9,15 +9,15 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use table_core::query::{Continuation, Page};
 use table_core::store::{CycleDetector, Error, ErrorKind, Result, TableStore as _};
-use table_core::typed::{FromEntity, IndexedEntity, TableEntity, TableQuery};
+use table_core::typed::{FromEntity, TableEntity, TableQuery};
 
 use super::cursor::{Content, CursorError, CursorKey, hash};
 use crate::clock::{Clock, SystemClock, after};
-use crate::index::{Found, Lookup};
 #[cfg(feature = "blobs")]
 use crate::large::{LargeLookup, LargeQuery};
 use crate::rows::query_identity;
 use crate::spread::SpreadQuery;
+use crate::table::{Found, Lookup};
 use crate::time_slices::SliceQuery;
 use crate::wide::{Wide, WideQuery};
 
@@ -73,21 +73,21 @@ paged!([T: TableEntity] LargeQuery<T> => T);
 paged!([T: TableEntity] SpreadQuery<T> => T);
 paged!([T: TableEntity] WideQuery<T> => Wide<T>);
 paged!([T: TableEntity] SliceQuery<T> => T);
-paged!([T: IndexedEntity, R: Found, K: Send + Sync] Lookup<T, R, K> => R);
+paged!([T: TableEntity, R: Found, K: Send + Sync] Lookup<T, R, K> => R);
 #[cfg(feature = "blobs")]
-paged!([T: IndexedEntity, K: Send + Sync] LargeLookup<T, K> => T);
+paged!([T: TableEntity, K: Send + Sync] LargeLookup<T, K> => T);
 
 /// Makes the pages of queries for web clients. See the [module](super).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_patterns::paging::{CursorError, CursorKey, PageError, Pager};
 /// # #[derive(Debug, TableEntity)]
 /// # struct Product { #[partition_key] category: String, #[row_key] number: u32 }
-/// # let products = Table::<Product>::new(MemoryStore::new(), "Products")?;
-/// # products.create_if_missing().await?;
+/// # let products = Database::new(MemoryStore::new()).table::<Product>("Products")?;
+/// # products.declare().await?;
 /// # for number in 0..25 { products.insert(&Product { category: "tea".into(), number }).await?; }
 /// let pager = Pager::new(CursorKey::new([7; 32])); // the secret of the application
 /// let query = products.query().partition(Product::partition("tea")?).limit(10);

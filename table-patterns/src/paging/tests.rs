@@ -7,7 +7,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{PartitionKey, Ticks};
 use table_core::store::Result;
-use table_core::typed::{Table, TableEntity, TableQuery};
+use table_core::typed::{PlainTable, TableEntity, TableQuery};
 
 use super::{CursorError, CursorKey, PageError, Pager, WebPage};
 use crate::clock::{Clock, after};
@@ -31,9 +31,10 @@ impl Clock for SetClock {
     }
 }
 
-async fn products(count: u32) -> Result<(Table<Product>, RequestMeter)> {
+async fn products(count: u32) -> Result<(PlainTable<Product>, RequestMeter)> {
     let meter = RequestMeter::new();
-    let table = Table::<Product>::new(Metered::new(MemoryStore::new(), meter.clone()), "Products")?;
+    let table =
+        PlainTable::<Product>::new(Metered::new(MemoryStore::new(), meter.clone()), "Products")?;
     table.create_if_missing().await?;
     for number in 0..count {
         table
@@ -46,7 +47,7 @@ async fn products(count: u32) -> Result<(Table<Product>, RequestMeter)> {
     Ok((table, meter))
 }
 
-fn tea(table: &Table<Product>) -> TableQuery<Product> {
+fn tea(table: &PlainTable<Product>) -> TableQuery<Product> {
     table
         .query()
         .partition(PartitionKey::new("tea").unwrap())
@@ -254,7 +255,7 @@ async fn pages_that_are_gone_lead_to_the_last_page() -> std::result::Result<(), 
 #[tokio::test]
 async fn a_repeated_continuation_token_ends_a_page_with_an_error() -> Result<()> {
     let (table, _) = products(20).await?;
-    let stuck = Table::<Product>::new(
+    let stuck = PlainTable::<Product>::new(
         AlwaysFirstPage::around(Arc::clone(table.store()), 0),
         "Products",
     )?;

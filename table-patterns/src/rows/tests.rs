@@ -8,8 +8,9 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, PartitionKey, Properties, TableName};
 use table_core::query::{Continuation, Filter, Page, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{RowPrefix, Table};
+use table_core::typed::RowPrefix;
 
+use crate::Database;
 use crate::bulk::{BulkOptions, Unchanged, delete_where};
 use crate::compound::Compound;
 use crate::heterogeneous::modify;
@@ -68,7 +69,7 @@ async fn a_row_without_an_etag_is_not_written_in_any_version() -> Result<()> {
     let before = inner.query_all(&name, &Query::new()).await?;
 
     let store: Arc<dyn TableStore> = Arc::new(WithoutETags(inner.clone()));
-    let table = Table::<Entity>::new(store.clone(), name.clone())?;
+    let table = Database::new(store.clone()).view::<Entity>(name.clone())?;
     let refused = |error: Error| assert!(error.to_string().contains("without an ETag"), "{error}");
     let set = |_: &Entity| Ok(Properties::from_iter([("H01", 2)]));
     refused(modify(&table, &key, set).await.unwrap_err());

@@ -34,7 +34,8 @@
 //! # Limits, and when not to use it
 //! All rows are in one partition, with its limits. Store rows that are rarely read together in separate places: a query
 //! also pays for the rows that it does not need. A delete is one group transaction of at most 100 rows; use
-//! [`bulk`](crate::bulk) for more.
+//! [`bulk`](crate::bulk) for more. In a table with indexes, [`Compound::delete`] is refused: delete the rows by a group of a
+//! [`Table`].
 
 use std::fmt;
 
@@ -42,16 +43,17 @@ use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::{Filter, Select};
 use table_core::store::{Conflicts, Error, ErrorKind, Operation, Result};
 use table_core::typed::{
-    FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableEntity, TableGroup,
-    TableQuery,
+    FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, TableEntity, TableQuery,
 };
+
+use crate::{Group, Table};
 
 /// The rows under a prefix of the RowKey, read as `R`: an enum over their types. See the [module](self).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_patterns::compound::Compound;
 ///
 /// #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -79,8 +81,8 @@ use table_core::typed::{
 ///     Review(Review),
 /// }
 ///
-/// let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
-/// employees.create_if_missing().await?;
+/// let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
+/// employees.declare().await?;
 /// let ken = Compound::<Row>::new(&employees, Employee::key("Sales", 123)?)?;
 ///
 /// let mut group = ken.group();
@@ -214,7 +216,7 @@ impl<R: FromEntity> Compound<R> {
     }
 
     /// An empty group transaction on the partition. No request.
-    pub fn group(&self) -> TableGroup<R> {
+    pub fn group(&self) -> Group<R> {
         self.table.group(&self.partition)
     }
 

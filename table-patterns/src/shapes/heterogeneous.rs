@@ -22,7 +22,7 @@
 //!
 //! # Limits, and when not to use it
 //! [`modify`] refuses an entity that an index covers, because its index entry would become stale: change such entities
-//! through [`IndexedTable`](crate::index::IndexedTable). Store types that are never read together in separate tables.
+//! through [`Table`](crate::Table). Store types that are never read together in separate tables.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,7 +32,9 @@ use futures_util::{Stream, StreamExt};
 use table_core::manifest::WriteTarget;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::store::{Conflicts, Error, Operation, PlainWrite, Result, TableStore};
-use table_core::typed::{Schema, Table, TableEntity, TableQuery};
+use table_core::typed::{Schema, TableEntity, TableQuery};
+
+use crate::Table;
 
 /// Converts an entity to an `R`.
 type Convert<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
@@ -42,11 +44,11 @@ type Convert<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_patterns::heterogeneous::Resolver;
 ///
-/// let people = Table::<Entity>::new(MemoryStore::new(), "People")?;
-/// people.create_if_missing().await?;
+/// let people = Database::new(MemoryStore::new()).view::<Entity>("People")?;
+/// people.store().create_table(people.name()).await?;
 /// let ken = Entity::new("Sales", "1")?.with("EntityType", "Employee").with("Name", "Ken");
 /// people.store().write(people.name(), Operation::Insert(ken)).await?;
 ///
@@ -193,12 +195,12 @@ impl<R> Resolver<R> {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_core::Error;
 /// use table_patterns::heterogeneous::modify;
 ///
-/// let table = Table::<Entity>::new(MemoryStore::new(), "Company")?;
-/// table.create_if_missing().await?;
+/// let table = Database::new(MemoryStore::new()).view::<Entity>("Company")?;
+/// table.store().create_table(table.name()).await?;
 /// let sales = Entity::new("Sales", "department")?.with("EmployeeCount", 7).with("Budget", 1_000);
 /// table.store().write(table.name(), Operation::Insert(sales.clone())).await?;
 ///
@@ -219,18 +221,18 @@ impl<R> Resolver<R> {
 /// ```
 ///
 /// # Errors
-/// Entity not found; an index covers the entity (see [`Table::unmanaged`]); the error of `change`, with nothing written;
+/// Entity not found; an index covers the entity (see [`Table::ignoring_indexes`]); the error of `change`, with nothing written;
 /// precondition failed, after the last of 10 attempts; errors of the store.
 pub async fn modify<T>(
     table: &Table<T>,
     key: &Key,
     mut change: impl FnMut(&Entity) -> Result<Properties>,
 ) -> Result<Properties> {
-    let (store, name) = (table.store(), table.name());
+    let (store, name, plain) = (table.store(), table.name(), table.plain());
     let mut conflicts = Conflicts::new(Conflicts::ATTEMPTS);
     // Permission and row are read at the same time, because the permission does not depend on the row.
     let (mut permission, mut read) =
-        try_join(table.plain_write(), store.get(name, key, None)).await?;
+        try_join(plain.plain_write(), store.get(name, key, None)).await?;
     loop {
         let entity = read.ok_or_else(|| Error::entity_not_found(name, key))?;
         let mut set = change(&entity)?;
@@ -249,7 +251,7 @@ pub async fn modify<T>(
             Err(error) => conflicts.wait(error).await?,
             Ok(_) => return Ok(set),
         }
-        (permission, read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
+        (permission, read) = try_join(plain.plain_write(), store.get(name, key, None)).await?;
     }
 }
 
@@ -268,7 +270,7 @@ fn check_plain(
     });
     // Both: the change may take the entity out of an index, or bring it into one.
     [entity, &changed].into_iter().try_for_each(|entity| {
-        let advice = "change it through `IndexedTable`, or open the table as `unmanaged()`";
+        let advice = "change it through `Table`, or through `Table::ignoring_indexes`";
         permission
             .manifest()
             .check_plain(table, WriteTarget::Entity(entity), "a change", advice)

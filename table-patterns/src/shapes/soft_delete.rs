@@ -13,7 +13,7 @@ use super::wide::{Wide, WideTable};
 /// The methods of each handle. A handle that finds an entity by more than its key names the other parameter.
 macro_rules! soft_delete {
     ($($(#[$feature:meta])? $table:ident $(($at:ident: $time:ty))? => $stored:ty;)+) => {$(
-        /// Soft deletion: see [`Table::soft_delete`](table_core::typed::Table::soft_delete).
+        /// Soft deletion: see [`Table::soft_delete`](crate::Table::soft_delete).
         $(#[$feature])?
         impl<T: SoftDelete> $table<T> {
             /// Sets the time of deletion: reads leave the entity out, and a sweep removes it for good when it was kept for the days of

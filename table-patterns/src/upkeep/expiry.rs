@@ -15,15 +15,16 @@ use table_core::store::{
     BulkOutcome, BulkSummary, CycleDetector, Error, Result, TableStore, TableStoreExt as _, Written,
 };
 use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
-use table_core::typed::{Schema, Table};
+use table_core::typed::{PlainTable, Schema};
 use tokio::time::sleep;
 
 use super::Upkeep;
 use super::expiry_index::ExpiryIndex;
 use super::report::Due;
 use crate::blobs::first_name_in_blobs;
-use crate::index::{IndexedEntities, change, is_entity};
-use crate::journal::{Acknowledge, Entries, as_read};
+use crate::entity_rows::{EntityRows, as_read, is_entity};
+use crate::index::{IndexedEntities, change};
+use crate::journal::{Acknowledge, Entries};
 #[cfg(feature = "blobs")]
 use crate::large::{LargeOptions, remove_blobs};
 use crate::rows::write_together;
@@ -138,7 +139,7 @@ impl ExpirySweep<'_> {
         now: Ticks,
         unreadable: &'s Mutex<Vec<UnreadableEntity>>,
     ) -> Result<BoxStream<'s, Result<Entity>>> {
-        let rows = Table::<Entity>::new(Arc::clone(&self.upkeep.store), self.table.clone())?;
+        let rows = PlainTable::<Entity>::new(Arc::clone(&self.upkeep.store), self.table.clone())?;
         let of_type = self.stored.entity.as_ref();
         let of_type = of_type.and_then(|entity| entity.discriminator.filter(&entity.name));
         let query = match Filter::and_maybe(of_type, self.expiry.due_filter(now)) {
@@ -328,7 +329,7 @@ impl SetWriter for Remover {
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
-        async move { Ok(self.store.get(&self.table, key, None).await?.map(as_read)) }.boxed()
+        EntityRows::new(&*self.store, &self.table).get(key).boxed()
     }
 
     fn failed(&self, error: &Error) -> Option<usize> {

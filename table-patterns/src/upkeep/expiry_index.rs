@@ -13,10 +13,11 @@ use table_core::model::key_order::prefix_end;
 use table_core::model::{Entity, INDEX_NAME, TableName, Ticks, ValueRef, entry_id};
 use table_core::query::Filter;
 use table_core::store::{Error, KeyOrder, Result, TableStore};
-use table_core::typed::Table;
+use table_core::typed::PlainTable;
 
+use crate::entity_rows::EntityRows;
 use crate::index::IndexedEntities;
-use crate::journal::{as_read, holders};
+use crate::journal::holders;
 
 /// An index of the manifest whose entries are in the order of the time at which their entities expire, and have an entry of every entity
 /// that expires.
@@ -82,7 +83,8 @@ impl<'a> ExpiryIndex<'a> {
         concurrency: usize,
         is_due: impl Fn(&Entity) -> bool + Send + Sync + 'a,
     ) -> Result<BoxStream<'a, Result<Entity>>> {
-        let rows = Table::<Entity>::new(Arc::clone(self.entities.store()), self.table.clone())?;
+        let rows =
+            PlainTable::<Entity>::new(Arc::clone(self.entities.store()), self.table.clone())?;
         // The keys begin with the time, perhaps only with its date or hour: the last ones are of the present date or hour.
         let first = self.partitions.start_at(Ticks::MIN);
         let end = self
@@ -126,13 +128,9 @@ impl<'a> ExpiryIndex<'a> {
         {
             return Ok(None);
         }
+        let rows = EntityRows::new(&**self.entities.store(), self.entities.table());
         for holder in holders(&entry)? {
-            let row = self
-                .entities
-                .store()
-                .get(self.entities.table(), &holder, None)
-                .await?
-                .map(as_read);
+            let row = rows.get(&holder).await?;
             if let Some(row) = row.filter(is_due) {
                 return Ok(Some(row));
             }

@@ -9,8 +9,9 @@ use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
 use table_encryption::{AesKeyWrap, EncryptedStore, Keys};
+use table_patterns::Database;
 use table_patterns::index::{
-    Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Placement, ScrubMode, Trust,
+    Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Trust,
 };
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
@@ -458,9 +459,8 @@ async fn entities_with_encrypted_properties_are_not_damaged() {
     ));
     let encrypted = Arc::new(EncryptedStore::new(store.clone(), keys).unwrap());
     encrypted.create_table(&table()).await.unwrap();
-    let members = IndexedTable::<Member>::open(encrypted, table(), IndexOptions::local())
-        .await
-        .unwrap();
+    let db = Database::with_options(encrypted, IndexOptions::local());
+    let members = db.table::<Member>(table()).unwrap();
     let ken = Member {
         club: "a".to_owned(),
         number: 1,
@@ -476,7 +476,7 @@ async fn entities_with_encrypted_properties_are_not_damaged() {
         "Member has encrypted properties",
     )
     .await;
-    assert_eq!(members.get(&key).await.unwrap().unwrap().into_inner(), ken);
+    assert_eq!(members.get(&key).await.unwrap().unwrap(), ken);
     // Entities of other types are written.
     let client = serve(store).await;
     let other = client

@@ -1,9 +1,10 @@
 use table_core::model::{Entity, IfMatch, TableName, Ticks};
 use table_core::store::{GroupTransaction, Operation, TableStore as _, TableStoreExt as _};
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::TableEntity;
 use table_embedded::EmbeddedStore;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
+use table_patterns::{Database, Table};
 
 /// An entity with one index entry in another partition.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -68,19 +69,21 @@ impl From<Trip> for PlainTrip {
 #[derive(Clone, Debug)]
 pub(crate) struct Trips {
     pub(crate) plain: Table<PlainTrip>,
-    pub(crate) indexed: IndexedTable<Trip>,
+    pub(crate) indexed: Table<Trip>,
 }
 
 impl Trips {
     /// Deletes journal rows in the background, the default of a program.
     pub(crate) async fn open(store: &EmbeddedStore) -> Self {
-        let plain = Table::new(store.clone(), "Trips").unwrap();
-        plain.create_if_missing().await.unwrap();
         let mut options = IndexOptions::local();
         options.clearing = Clearing::AfterAnswer;
-        let indexed = IndexedTable::open(store.clone(), "IndexedTrips", options)
-            .await
-            .unwrap();
+        let db = Database::with_options(store.clone(), options);
+        let (plain, indexed) = (
+            db.table("Trips").unwrap(),
+            db.table("IndexedTrips").unwrap(),
+        );
+        plain.declare().await.unwrap();
+        indexed.declare().await.unwrap();
         Self { plain, indexed }
     }
 }
@@ -116,7 +119,7 @@ impl Requests {
     }
 
     /// The group with the journal row, the entry, the read that checks the entity, and the removal of the journal row after the answer.
-    /// The rows are as long as those of [`IndexedTable`].
+    /// The rows are as long as those of [`Table`].
     pub(crate) async fn insert(&self, trip: &Trip) {
         let entity = trip.to_entity().unwrap();
         let key = entity.key().clone();

@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use table_patterns::{Database, Table};
 
 use plotters::prelude::*;
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::TableEntity;
 use table_embedded::EmbeddedStore;
 
 /// Tasks that write groups of 100, each durable.
@@ -68,8 +69,10 @@ async fn main() {
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = EmbeddedStore::open(directory.path()).await.unwrap();
-    let table = Table::<Reading>::new(store.clone(), "Readings").unwrap();
-    table.create_if_missing().await.unwrap();
+    let table = Database::new(store.clone())
+        .table::<Reading>("Readings")
+        .unwrap();
+    table.declare().await.unwrap();
     let progress = Arc::new(Progress {
         groups: Default::default(),
         done: AtomicBool::new(false),

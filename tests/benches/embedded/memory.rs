@@ -6,9 +6,10 @@
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+use table_patterns::{Database, Table};
 
 use futures_util::TryStreamExt;
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::TableEntity;
 use table_embedded::{Durability, EmbeddedStore};
 
 const SIZES: [&str; 3] = ["10000", "100000", "1000000"];
@@ -65,13 +66,13 @@ async fn open(directory: &Path) -> (EmbeddedStore, Table<Reading>) {
         .open()
         .await
         .unwrap();
-    let table = Table::new(store.clone(), "Readings").unwrap();
+    let table = Database::new(store.clone()).table("Readings").unwrap();
     (store, table)
 }
 
 async fn load(directory: &Path, rows: u32) {
     let (store, table) = open(directory).await;
-    table.create_if_missing().await.unwrap();
+    table.declare().await.unwrap();
     for first in (0..rows).step_by(100) {
         let sensor = format!("{:03}", first / 1000 % 100);
         let mut group = table.group(Reading::partition(sensor.as_str()).unwrap());

@@ -1,9 +1,10 @@
 use std::path::Path;
+use table_patterns::Database;
 
 use table_core::model::{Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query};
 use table_core::store::{GroupTransaction, Operation, TableStore};
-use table_core::typed::{FromEntity, Table, TableEntity};
+use table_core::typed::{FromEntity, TableEntity};
 use table_embedded::{EmbeddedStore, Reads};
 
 use crate::CACHE_BYTES;
@@ -78,7 +79,9 @@ impl Ours {
 
     /// Reads a partition as a program does.
     pub(crate) async fn scan(&self, carrier: &str) -> Vec<Flight> {
-        let flights = Table::<Flight>::new(self.store.clone(), self.table.clone()).unwrap();
+        let flights = Database::new(self.store.clone())
+            .table::<Flight>(self.table.clone())
+            .unwrap();
         flights
             .query()
             .partition(Flight::partition(carrier).unwrap())

@@ -3,7 +3,7 @@
 #![deny(warnings)]
 #![allow(dead_code)]
 
-use table_core::typed::{EntityResolver, IndexedEntity, Property, PropertyGroup, TableEntity};
+use table_core::typed::{EntityResolver, Property, PropertyGroup, TableEntity};
 
 #[derive(Debug, PartialEq, PropertyGroup)]
 struct Address {

@@ -4,6 +4,7 @@
 use chrono::{DateTime, Utc};
 use table_azure::AzureTableStore;
 use table_core::prelude::*;
+use table_patterns::{Database, Table};
 use uuid::Uuid;
 
 use crate::client::{Check, Client};
@@ -80,7 +81,7 @@ fn expected() -> [Order; 3] {
 }
 
 fn table(store: &AzureTableStore, client: &Client<'_>) -> table_core::Result<Table<Order>> {
-    Table::new(store.clone(), &*format!("Orders{}", client.name))
+    Database::new(store.clone()).table(&*format!("Orders{}", client.name))
 }
 
 /// Reads the orders that the client writes.
@@ -111,8 +112,9 @@ pub(crate) async fn write(
     store: &AzureTableStore,
     client: &Client<'_>,
 ) -> Result<Vec<Check>, crate::Failure> {
-    let orders = Table::<Order>::new(store.clone(), &*format!("TypedOrders{}", client.name))?;
-    orders.create_if_missing().await?;
+    let orders =
+        Database::new(store.clone()).table::<Order>(&*format!("TypedOrders{}", client.name))?;
+    orders.declare().await?;
     for order in expected() {
         orders.insert(&order).await?;
     }

@@ -28,10 +28,18 @@ use super::program_versions::{
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{ScheduledStore, UNWATCHED};
 use super::scheduler::Scheduler;
-use crate::patterns::index::{Index, IndexOptions, IndexState, IndexedTable};
+use crate::patterns::index::{Index, IndexOptions, IndexState};
 use crate::patterns::journal::Timing;
+use crate::patterns::{Database, Table};
 
 const TABLE: &str = "People";
+
+/// Opens the table as a program that writes it.
+async fn open<Q: Program>(db: Database) -> Result<Table<Q>> {
+    let table = db.table(TABLE)?;
+    table.entities().await?;
+    Ok(table)
+}
 
 /// The action of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,12 +233,12 @@ impl<P: Program> DeploymentModel<P> {
     }
 
     /// A process. With a task, all its requests wait for the scheduler, including the requests that open the table.
-    async fn open<Q: Program>(&self, task: Option<usize>) -> Result<IndexedTable<Q>> {
+    async fn open<Q: Program>(&self, task: Option<usize>) -> Result<Table<Q>> {
         let mut options =
             IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         let Some(task) = task else {
-            return IndexedTable::open(self.store.clone(), TABLE, options).await;
+            return open(Database::with_options(self.store.clone(), options)).await;
         };
         let store = ScheduledStore {
             context: StoreContext::new(&ServiceProfile::LOCAL),
@@ -241,7 +249,7 @@ impl<P: Program> DeploymentModel<P> {
             live: Arc::new(AtomicBool::new(true)),
             reads_only: false,
         };
-        IndexedTable::open(store, TABLE, options).await
+        open(Database::with_options(store, options)).await
     }
 
     fn process<Q: Program>(
@@ -308,12 +316,16 @@ impl<P: Program> DeploymentModel<P> {
         let reserved = [table()];
         older
             .entities()
+            .await
+            .expect("an open table")
             .journal()
             .sweep(&reserved, Duration::ZERO)
             .await?;
         for _ in 0..2 {
             newer
                 .entities()
+                .await
+                .expect("an open table")
                 .journal()
                 .sweep(&reserved, Duration::ZERO)
                 .await?;
@@ -337,7 +349,12 @@ impl<P: Program> DeploymentModel<P> {
         if !self.is_all_readable(&newer).await? {
             return Ok(Err(format!(
                 "the indexes are {:?}",
-                newer.entities().declared().await?
+                newer
+                    .entities()
+                    .await
+                    .expect("an open table")
+                    .declared()
+                    .await?
             )));
         }
         self.check_readable(&newer, true).await
@@ -355,8 +372,13 @@ impl<P: Program> DeploymentModel<P> {
     }
 
     /// Compares entries with the entities: the entries of the readable indexes, or with `all` every entry.
-    async fn check_readable(&self, newer: &IndexedTable<P>, all: bool) -> Result<Verdict> {
-        let declared = newer.entities().declared().await?;
+    async fn check_readable(&self, newer: &Table<P>, all: bool) -> Result<Verdict> {
+        let declared = newer
+            .entities()
+            .await
+            .expect("an open table")
+            .declared()
+            .await?;
         let readable = declared
             .into_iter()
             .filter(|index| index.state == IndexState::Readable);
@@ -384,8 +406,13 @@ impl<P: Program> DeploymentModel<P> {
     }
 
     /// Whether exactly the declared indexes exist, and all are readable.
-    async fn is_all_readable(&self, newer: &IndexedTable<P>) -> Result<bool> {
-        let declared = newer.entities().declared().await?;
+    async fn is_all_readable(&self, newer: &Table<P>) -> Result<bool> {
+        let declared = newer
+            .entities()
+            .await
+            .expect("an open table")
+            .declared()
+            .await?;
         let mut wanted: Vec<_> = indexes::<P>()
             .iter()
             .map(|index| index.id().to_owned())
@@ -415,10 +442,15 @@ impl<P: Program> DeploymentModel<P> {
     }
 
     /// Finishes the builds and drops of the scene.
-    async fn finish(&self, newer: &IndexedTable<P>) -> Result<()> {
+    async fn finish(&self, newer: &Table<P>) -> Result<()> {
         for (_, action, _) in self.scene.actions() {
             let Build(_) = action else { continue };
-            newer.entities().refresh().await?;
+            newer
+                .entities()
+                .await
+                .expect("an open table")
+                .refresh()
+                .await?;
             match perform(newer, action, "").await {
                 // Two entities have one value: delete one of them and build again.
                 Err(error) if is_duplicate(&error) => {
@@ -428,10 +460,20 @@ impl<P: Program> DeploymentModel<P> {
                 built => built?,
             }
         }
-        let declared = newer.entities().declared().await?;
+        let declared = newer
+            .entities()
+            .await
+            .expect("an open table")
+            .declared()
+            .await?;
         for id in self.dropped() {
             if declared.iter().any(|index| index.id() == id) {
-                newer.entities().drop_index(&id).await?;
+                newer
+                    .entities()
+                    .await
+                    .expect("an open table")
+                    .drop_index(&id)
+                    .await?;
             }
         }
         Ok(())
@@ -509,11 +551,7 @@ fn is_duplicate(error: &Error) -> bool {
     matches!(error.root().kind(), ErrorKind::DuplicateValues { .. })
 }
 
-async fn perform<P: Program>(
-    people: &IndexedTable<P>,
-    action: ProgramAction,
-    mark: &str,
-) -> Result<()> {
+async fn perform<P: Program>(people: &Table<P>, action: ProgramAction, mark: &str) -> Result<()> {
     match action {
         Insert(id, value) => people.insert(&P::new(id, value, mark)).await.map(drop),
         Update(id, value) => {
@@ -528,9 +566,28 @@ async fn perform<P: Program>(
             .await
             .map(drop),
         Delete(id) => people.delete_if_exists(key(id)).await.map(drop),
-        Build(name) if people.entities().state(name) == IndexState::Readable => Ok(()),
-        Build(name) => people.entities().build(name)?.run().await.map(drop),
-        Drop(name) => people.entities().drop_index(&id_before(name)).await,
+        Build(name)
+            if people.entities().await.expect("an open table").state(name)
+                == IndexState::Readable =>
+        {
+            Ok(())
+        }
+        Build(name) => people
+            .entities()
+            .await
+            .expect("an open table")
+            .build(name)?
+            .run()
+            .await
+            .map(drop),
+        Drop(name) => {
+            people
+                .entities()
+                .await
+                .expect("an open table")
+                .drop_index(&id_before(name))
+                .await
+        }
     }
 }
 

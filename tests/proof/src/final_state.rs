@@ -8,11 +8,11 @@ use table_core::query::Query;
 use table_core::store::{Result, TableStoreExt};
 
 use super::scheduled_queue::Messages;
+use crate::patterns::consistency::entity_rows::Mark;
 use crate::patterns::consistency::entry::row_properties::is_unique_row;
 use crate::patterns::consistency::entry::shared::{SharedRows, is_chunk};
 use crate::patterns::index::{Entry, Location};
 use crate::patterns::journal::is_pending;
-use crate::patterns::journal::mark::Mark;
 
 /// The violation, if there is one.
 pub(super) type Verdict = Result<(), String>;

@@ -1,5 +1,6 @@
 //! Scenes of a build of the first index of a table and a program that writes plain rows. That program is not registered. It learns that
-//! there is an index when it reads the manifest again.
+//! there is an index when it reads the manifest again. Then its writes are refused; those of a [`Table`](crate::patterns::Table) register
+//! the program, read the manifest once more, and maintain the index.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::{Result, ServiceProfile, StoreContext};
+use table_core::typed::PlainTable;
 use tokio::time::sleep;
 
 use super::Invariant;
@@ -20,6 +22,7 @@ use super::journal_model::{CLIENT, LEASE, SERVER};
 use super::scheduled_queue::Messages;
 use super::scheduled_store::{ScheduledStore, UNWATCHED};
 use super::scheduler::{Action, Scheduler};
+use crate::patterns::Database;
 use crate::patterns::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
 use crate::patterns::journal::Timing;
 
@@ -40,6 +43,8 @@ struct Person {
 struct PlainWriterScene {
     /// The time between the two writes of the plain writer. It reads the manifest for the first.
     second_write_after: Duration,
+    /// Whether the plain writer maintains the index when it knows it.
+    maintains: bool,
     omitted: Option<Invariant>,
 }
 
@@ -95,18 +100,25 @@ impl PlainWriterModel {
         }
     }
 
-    async fn open(&self, task: usize, live: bool) -> Result<IndexedEntities> {
+    fn options() -> Result<IndexOptions> {
         let mut options =
             IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
+        Ok(options)
+    }
+
+    async fn open(&self, task: usize, live: bool) -> Result<IndexedEntities> {
         let store = Arc::new(self.connect(task, live));
-        IndexedEntities::open(store, people(), vec![more()], options).await
+        IndexedEntities::open(store, people(), vec![more()], Self::options()?).await
     }
 
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
         let model = self.clone();
         Box::pin(async move {
-            let people = Table::<Person>::new(model.connect(task, true), people()).unwrap();
+            let store = Arc::new(model.connect(task, true));
+            let plain = PlainTable::<Person>::new(store.clone(), people()).unwrap();
+            let db = Database::with_options(store, Self::options().unwrap());
+            let table = db.table::<Person>(people()).unwrap();
             for (id, pause) in [("x", Duration::ZERO), ("y", model.scene.second_write_after)] {
                 if pause > Duration::ZERO {
                     sleep(pause).await;
@@ -116,7 +128,11 @@ impl PlainWriterModel {
                     id: id.to_owned(),
                     value: "b".to_owned(),
                 };
-                let written = people.upsert(&person).await;
+                let written = if model.scene.maintains {
+                    table.upsert(&person).await
+                } else {
+                    plain.upsert(&person).await
+                };
                 model
                     .scheduler
                     .note(|| format!("task {task} ends the write of {id} with {written:?}"));
@@ -175,7 +191,15 @@ impl PlainWriterScene {
     const fn second_write_after(millis: u64) -> Self {
         Self {
             second_write_after: Duration::from_millis(millis),
+            maintains: false,
             omitted: None,
+        }
+    }
+
+    const fn maintaining(self) -> Self {
+        Self {
+            maintains: true,
+            ..self
         }
     }
 
@@ -214,6 +238,15 @@ fn the_build_of_a_first_index_waits_for_plain_writers() {
     let scenes = times.map(|time| PlainWriterScene::second_write_after(time).explore(faults));
     Explored::sum(scenes)
         .assert_no_violation("a build of a first index, a plain writer and a fault");
+}
+
+#[test]
+fn a_plain_writer_becomes_a_maintainer() {
+    let times = [0, 400, 1000, 29_900, 30_100, 90_000];
+    let scene = |time| PlainWriterScene::second_write_after(time).maintaining();
+    let scenes = times.map(|time| scene(time).explore(ALL.switching(2)));
+    Explored::sum(scenes)
+        .assert_no_violation("a build of a first index and a writer that comes to maintain it");
 }
 
 #[test]

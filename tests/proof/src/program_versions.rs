@@ -1,12 +1,11 @@
 //! The programs of the deployment scenes: version N, candidates for version N + 1, and a program with another entity
 //! type.
 
-use table_core::prelude::*;
-use table_core::typed::IndexedEntity;
+use table_core::typed::TableEntity;
 
 /// The operations of a program on its entities.
 pub(super) trait Program:
-    IndexedEntity + TableEntity<Patch: Send + Sync> + Clone + Send + 'static
+    TableEntity + TableEntity<Patch: Send + Sync> + Clone + Send + 'static
 {
     /// A new entity.
     fn new(id: &str, value: &str, mark: &str) -> Self;

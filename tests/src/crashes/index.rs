@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::{open_table, open_table_with};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::Result;
@@ -11,8 +12,9 @@ use table_core::adapter::Faulty;
 use table_core::model::{SYSTEM_PREFIX, Ticks};
 use table_core::prelude::*;
 use table_core::queue::WorkQueue as _;
+use table_patterns::Table;
 use table_patterns::clock::TokioClock;
-use table_patterns::index::{Index, IndexOptions, IndexedTable, Placement, ScrubMode, Shape};
+use table_patterns::index::{Index, IndexOptions, Placement, ScrubMode, Shape};
 use table_patterns::journal::{Change, Clearing, Recovery};
 use table_patterns::queue::{QueueOptions, TableQueue};
 use tokio::time::sleep;
@@ -112,8 +114,8 @@ fn more() -> Vec<Index> {
 
 /// All entries are in one table, all tickets in another.
 struct Company {
-    employees: IndexedTable<Employee>,
-    projects: IndexedTable<Project>,
+    employees: Table<Employee>,
+    projects: Table<Project>,
     queue: Arc<TableQueue>,
 }
 
@@ -160,9 +162,9 @@ impl World {
         options.queue = Some(queue.clone());
         let more = if self.more { more() } else { Vec::new() };
         let employees =
-            IndexedTable::open_with(store.clone(), self.table.clone(), more, options.clone()).await;
+            open_table_with(store.clone(), self.table.clone(), more, options.clone()).await;
         let employees = employees.expect("indexes that make sense");
-        let projects = IndexedTable::open(store, self.table.clone(), options).await;
+        let projects = open_table(store, self.table.clone(), options).await;
         Company {
             employees,
             projects: projects.expect("indexes that make sense"),
@@ -192,13 +194,7 @@ impl World {
         company.sweep(&self.table).await;
         company.sweep(&self.table).await;
         self.check(run, &company).await;
-        company
-            .employees
-            .table()
-            .query()
-            .all()
-            .await
-            .expect("employees")
+        company.employees.query().all().await.expect("employees")
     }
 
     async fn check(&self, run: &FaultRun<'_>, company: &Company) {
@@ -221,6 +217,8 @@ impl World {
             let scrub = company
                 .employees
                 .entities()
+                .await
+                .expect("an open table")
                 .scrub(index, ScrubMode::Report)
                 .await
                 .expect("an index");
@@ -245,7 +243,16 @@ impl Company {
     async fn work(&self) {
         for _ in 0..20 {
             sleep(Duration::from_secs(4)).await;
-            let worker = Recovery::new(&*self.queue, vec![self.employees.entities().journal()]);
+            let worker = Recovery::new(
+                &*self.queue,
+                vec![
+                    self.employees
+                        .entities()
+                        .await
+                        .expect("an open table")
+                        .journal(),
+                ],
+            );
             if worker.run_once(32).await.expect("a queue") == 0 {
                 break;
             }
@@ -254,7 +261,12 @@ impl Company {
     }
 
     async fn sweep(&self, unique: &TableName) {
-        let journal = self.employees.entities().journal();
+        let journal = self
+            .employees
+            .entities()
+            .await
+            .expect("an open table")
+            .journal();
         journal
             .sweep(std::slice::from_ref(unique), Duration::ZERO)
             .await
@@ -341,11 +353,11 @@ const PATHS: [Path; 12] = [
         more: false,
         act: |company| {
             async {
-                company
-                    .employees
-                    .insert_group(&[employee(3, "rome"), employee(4, "oslo")])
-                    .await
-                    .map(drop)
+                let mut group = company.employees.group(Employee::partition("Sales")?);
+                group
+                    .insert(&employee(3, "rome"))?
+                    .insert(&employee(4, "oslo"))?;
+                group.commit().await.map(drop)
             }
             .boxed()
         },
@@ -357,8 +369,8 @@ const PATHS: [Path; 12] = [
         act: |company| {
             async {
                 let [one, two] = [
-                    company.employees.get_existing(key(1)).await?,
-                    company.employees.get_existing(key(2)).await?,
+                    company.employees.get_existing_stored(key(1)).await?,
+                    company.employees.get_existing_stored(key(2)).await?,
                 ];
                 let mut group = company.employees.group(Employee::partition("Sales")?);
                 group
@@ -430,7 +442,7 @@ fn merge(company: &Company) -> BoxFuture<'_, Result<()>> {
 /// Inserts a department and an employee, and moves another employee.
 fn several_types(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
-        let entities = company.employees.entities();
+        let entities = company.employees.entities().await?;
         let department = Department {
             name: "Sales".to_owned(),
             manager: "ken".to_owned(),
@@ -457,17 +469,17 @@ fn project() -> Project {
 /// Inserts a department, a project and an employee, and moves another employee.
 fn typed_group(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
-        let one = company.employees.get_existing(key(1)).await?;
+        let one = company.employees.get_existing_stored(key(1)).await?;
         let mut group = company.employees.group(Employee::partition("Sales")?);
         group
             .replace_stored(&one, &moved())?
             .insert(&employee(3, "rome"))?;
-        group.of(&company.projects)?.insert(&project())?;
+        group.insert(&project())?;
         let department = Department {
             name: "Sales".to_owned(),
             manager: "ken".to_owned(),
         };
-        group.of_plain::<Department>()?.insert(&department)?;
+        group.insert(&department)?;
         group.commit().await.map(drop)
     }
     .boxed()

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::open_table;
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStore as _;
 use object_store::memory::InMemory;
 use table_core::prelude::*;
 use table_encryption::Keys;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::upkeep::{Due, ExpiryUpkeep, Upkeep};
 use table_patterns::wide::WideTable;
+use table_patterns::{Database, Table};
 
 use super::{Builder, HEADER, TableViews, assert_hidden, kek, keys};
 use crate::{Clock, Harness, TestTable};
@@ -94,8 +96,8 @@ fn options() -> IndexOptions {
     IndexOptions::local().with_clearing(Clearing::BeforeAnswer)
 }
 
-async fn indexed(table: &TableViews) -> IndexedTable<Indexed> {
-    let opened = IndexedTable::open(store_of(table), table.raw.name().clone(), options()).await;
+async fn indexed(table: &TableViews) -> Table<Indexed> {
+    let opened = open_table(store_of(table), table.raw.name().clone(), options()).await;
     opened.expect("a table")
 }
 
@@ -153,12 +155,9 @@ pub(crate) async fn times_that_a_rule_encrypts_are_refused(harness: &Harness) {
         for rule in [in_every_row, in_some_rows] {
             let table = views(harness, &clock, |b, t| rule(b, t, name)).await;
             let (store, of) = (|| store_of(&table), || table.raw.name().clone());
-            check(name, Table::<Plain>::new(store(), of()));
-            check(name, Table::<Secret>::new(store(), of()));
-            check(
-                name,
-                IndexedTable::<Indexed>::open(store(), of(), options()).await,
-            );
+            check(name, Database::new(store()).table::<Plain>(of()));
+            check(name, Database::new(store()).view::<Secret>(of()));
+            check(name, open_table::<Indexed>(store(), of(), options()).await);
             check(
                 name,
                 LargeTable::<Large>::new(store(), of(), Arc::new(InMemory::new())),
@@ -243,11 +242,7 @@ pub(crate) async fn encrypted_entities_expire(harness: &Harness) {
     let sessions = indexed(&rotated).await;
     assert!(sessions.get(key(3)).await.expect("a read").is_none());
     assert_eq!(
-        sessions
-            .restore(key(3))
-            .await
-            .expect("a restore")
-            .into_inner(),
+        sessions.restore(key(3)).await.expect("a restore"),
         Indexed::new(3, None)
     );
     sessions.soft_delete(key(4)).await.expect("a deletion");
@@ -271,6 +266,8 @@ pub(crate) async fn encrypted_entities_expire(harness: &Harness) {
     for index in ["name", "local"] {
         let found = sessions
             .entities()
+            .await
+            .expect("an open table")
             .scrub(index, ScrubMode::Report)
             .await
             .expect("a scrub");
@@ -299,8 +296,9 @@ pub(crate) async fn a_sweep_without_keys_leaves_what_it_cannot_read(harness: &Ha
     let past = Some(clock.now());
     let table = views(harness, &clock, |b, _| b).await;
     let raw = || Arc::clone(table.raw.store());
-    let sessions =
-        Table::<Plain>::new(store_of(&table), table.raw.name().clone()).expect("a table");
+    let sessions = Database::new(store_of(&table))
+        .table::<Plain>(table.raw.name().clone())
+        .expect("a table");
     for r in 0..3 {
         sessions
             .insert(&Plain::new(r, past.filter(|_| r > 0)))
@@ -372,8 +370,9 @@ pub(crate) async fn a_sweep_without_keys_leaves_what_it_cannot_read(harness: &Ha
 pub(crate) async fn a_sweep_needs_its_filters(harness: &Harness) {
     let (clock, blobs) = (Clock::start(), Arc::new(InMemory::new()));
     let table = views(harness, &clock, |b, t| b.filter_only_by(t, ["EntityType"])).await;
-    let sessions =
-        Table::<Plain>::new(store_of(&table), table.raw.name().clone()).expect("a table");
+    let sessions = Database::new(store_of(&table))
+        .table::<Plain>(table.raw.name().clone())
+        .expect("a table");
     sessions
         .insert(&Plain::new(1, Some(clock.now())))
         .await
@@ -399,8 +398,9 @@ pub(crate) async fn a_row_that_cannot_be_decrypted_keeps_no_other(harness: &Harn
     let (clock, blobs) = (Clock::start(), Arc::new(InMemory::new()));
     let past = Some(clock.now());
     let table = views(harness, &clock, |b, _| b).await;
-    let sessions =
-        Table::<Plain>::new(store_of(&table), table.raw.name().clone()).expect("a table");
+    let sessions = Database::new(store_of(&table))
+        .table::<Plain>(table.raw.name().clone())
+        .expect("a table");
     let wide = views(harness, &clock, |b, _| b).await;
     let wider = WideTable::<Wider>::new(store_of(&wide), wide.raw.name().clone()).expect("a table");
     for r in 1..=3 {

@@ -7,6 +7,7 @@ use table_core::prelude::*;
 use table_core::query::{Filter, Query, Select};
 use table_core::store::{Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, Unchanged, delete_where};
+use table_patterns::{Database, Table};
 
 use super::{TableViews, key, keys, text};
 use crate::Harness;
@@ -55,7 +56,9 @@ fn store(table: &TableViews) -> Arc<dyn TableStore> {
 }
 
 fn entities(table: &TableViews) -> Table<Entity> {
-    Table::new(store(table), table.raw.name().clone()).expect("a table")
+    Database::new(store(table))
+        .view(table.raw.name().clone())
+        .expect("a table")
 }
 
 /// Runs every kind of query with the filter. Returns the number of entities that each found, or its error.
@@ -127,7 +130,9 @@ pub(crate) async fn filters_that_find_nothing_are_refused_where_names_are_known(
     assert_refused(ask(by(|b, t| b.filter_only_by(t, ["Age"])), &one).await);
     let opened = || {
         let table = fresh(&table);
-        Table::<Employee>::new(store(&table), table.raw.name().clone()).expect("a table");
+        Database::new(store(&table))
+            .table::<Employee>(table.raw.name().clone())
+            .expect("a table");
         table
     };
     assert_refused(ask(opened, &one).await);
@@ -140,8 +145,9 @@ pub(crate) async fn filters_that_find_nothing_are_refused_where_names_are_known(
 /// result.
 pub(crate) async fn typed_filters_by_name_are_refused(harness: &Harness) {
     let table = filled(harness).await;
-    let employees =
-        Table::<Employee>::new(store(&table), table.raw.name().clone()).expect("a table");
+    let employees = Database::new(store(&table))
+        .table::<Employee>(table.raw.name().clone())
+        .expect("a table");
     for filter in [
         Filter::eq("NationalId", id(1)),
         Filter::ne("NationalId", id(1)),

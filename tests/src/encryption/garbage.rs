@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use table_patterns::Database;
 
 use table_core::model::{Entity, IfMatch, ValueRef};
 use table_core::query::{Filter, Query, Select};
 use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
-use table_core::typed::Table;
+
 use table_encryption::{Keys, LegacyV1};
 
 use super::{HEADER, TableViews, assert_hidden, kek, ken, key, keys, text};
@@ -78,8 +79,8 @@ pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
                 .query_all(name, &Query::new().with_filter(Filter::eq("Age", 41)))
                 .await,
         );
-        let people =
-            Table::<Entity>::new(Arc::clone(&met.store) as Arc<dyn TableStore>, name.clone());
+        let people = Database::new(Arc::clone(&met.store) as Arc<dyn TableStore>)
+            .view::<Entity>(name.clone());
         refused(people.expect("a table").query().all().await);
         // A projection without the property does not check it.
         let age = met

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use table_patterns::Database;
 
 use table_core::model::{Entity, IfMatch, TableName};
 use table_core::prelude::*;
@@ -90,7 +91,8 @@ pub(crate) async fn a_row_of_another_key_is_refused(harness: &Harness) {
             .await,
     );
     refused(store.describe(name, &alice).await);
-    let accounts = Table::<Account>::new(Arc::clone(store) as Arc<dyn TableStore>, name.clone())
+    let accounts = Database::new(Arc::clone(store) as Arc<dyn TableStore>)
+        .table::<Account>(name.clone())
         .expect("a table");
     refused(
         accounts

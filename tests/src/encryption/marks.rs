@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use table_core::model::{Entity, IfMatch, Properties};
 use table_core::store::{GroupTransaction, Operation, TableStore};
-use table_core::typed::Table;
+
 use table_encryption::{Keys, LegacyV1};
+use table_patterns::Database;
 use table_patterns::heterogeneous::modify;
 
 use super::{TableViews, assert_hidden, kek, ken, key, keys, text};
@@ -31,10 +32,8 @@ pub(crate) async fn changed_entities_stay_encrypted(harness: &Harness) {
     assert_eq!(read.properties().len(), 3);
     assert_hidden(&table, &[NEW, "760519"]).await;
 
-    let people = Table::<Entity>::new(
-        Arc::clone(&fresh.store) as Arc<dyn TableStore>,
-        table.raw.name().clone(),
-    );
+    let people = Database::new(Arc::clone(&fresh.store) as Arc<dyn TableStore>)
+        .view::<Entity>(table.raw.name().clone());
     let change = |_: &Entity| Ok(Properties::from_iter([("NationalId", "830303-9999")]));
     let set = modify(&people.expect("a table"), ken().key(), change)
         .await

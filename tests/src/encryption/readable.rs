@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use object_store::memory::InMemory;
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::Database;
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
@@ -140,7 +142,9 @@ pub(crate) async fn pages_list_what_cannot_be_decrypted(harness: &Harness) {
         }};
     }
     let of = views().await;
-    let table = Table::<Plain>::new(store_of(&of), of.raw.name().clone()).expect("a table");
+    let table = Database::new(store_of(&of))
+        .table::<Plain>(of.raw.name().clone())
+        .expect("a table");
     fill!(of, table, Plain);
     check!(
         "a table",
@@ -150,8 +154,7 @@ pub(crate) async fn pages_list_what_cannot_be_decrypted(harness: &Harness) {
     );
 
     let of = views().await;
-    let opened =
-        IndexedTable::<Indexed>::open(store_of(&of), of.raw.name().clone(), options()).await;
+    let opened = open_table::<Indexed>(store_of(&of), of.raw.name().clone(), options()).await;
     let table = opened.expect("a table");
     fill!(of, table, Indexed);
     check!(

@@ -4,14 +4,16 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::stream;
 use table_core::model::{Entity, Key, TableName, ValueRef, entry_id};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::{BulkSummary, ErrorKind, TableStore};
+use table_patterns::Database;
 use table_patterns::index::{
-    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload,
-    Placement, ScrubMode, Shape, Trust,
+    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement,
+    ScrubMode, Shape, Trust,
 };
 use table_patterns::journal::Clearing;
 
@@ -384,11 +386,11 @@ pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
         people.raw.name().clone(),
     );
     refused(
-        Table::<Person>::new(Arc::clone(&store), name.clone()),
+        Database::new(Arc::clone(&store)).table::<Person>(name.clone()),
         "`#[encrypt]`",
     );
     refused(
-        IndexedTable::<Person>::open(
+        open_table::<Person>(
             store,
             name,
             IndexOptions::default().with_clearing(Clearing::BeforeAnswer),

@@ -7,6 +7,7 @@ use table_core::prelude::*;
 use table_core::store::{ErrorKind, Operation, TableStore};
 use table_patterns::log_tail::LogTail;
 use table_patterns::series::{DataSeries, Grouped, Hours};
+use table_patterns::{Database, Table};
 
 use super::{TableViews, assert_hidden, key, text};
 use crate::Harness;
@@ -43,11 +44,9 @@ fn ken() -> Employee {
 }
 
 fn open(table: &TableViews) -> Table<Employee> {
-    Table::new(
-        Arc::clone(&table.store) as Arc<dyn TableStore>,
-        table.raw.name().clone(),
-    )
-    .expect("it encrypts")
+    Database::new(Arc::clone(&table.store) as Arc<dyn TableStore>)
+        .table(table.raw.name().clone())
+        .expect("it encrypts")
 }
 
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
@@ -136,7 +135,8 @@ pub(crate) async fn entities_are_read_and_written(harness: &Harness) {
 /// The table is refused when it is opened; the error names the property.
 pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) {
     let table = harness.table().await;
-    let error = Table::<Employee>::new(Arc::clone(table.store()), table.name().clone())
+    let error = Database::new(Arc::clone(table.store()))
+        .table::<Employee>(table.name().clone())
         .expect_err("no encryption");
     assert!(
         matches!(error.kind(), ErrorKind::Unsupported { .. }),
@@ -255,7 +255,9 @@ struct Letter {
 pub(crate) async fn long_values_are_encrypted_in_parts(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
-    let letters = Table::<Letter>::new(store, table.raw.name().clone()).expect("it encrypts");
+    let letters = Database::new(store)
+        .table::<Letter>(table.raw.name().clone())
+        .expect("it encrypts");
     // Three bytes each: a part of marked text has at most 64 KiB of UTF-8, as its ciphertext is Binary.
     let text = format!("{}secret-end", "\u{20AC}".repeat(30_000));
     let letter = Letter {
@@ -370,8 +372,9 @@ struct Person {
 pub(crate) async fn renamed_and_prefixed_properties_stay_encrypted(harness: &Harness) {
     let table = TableViews::new(harness).await;
     let store = || Arc::clone(&table.store) as Arc<dyn TableStore>;
-    let earlier =
-        Table::<EarlierPerson>::new(store(), table.raw.name().clone()).expect("it encrypts");
+    let earlier = Database::new(store())
+        .table::<EarlierPerson>(table.raw.name().clone())
+        .expect("it encrypts");
     let person = EarlierPerson {
         id: 1,
         pin: "secret-pin".into(),
@@ -380,7 +383,9 @@ pub(crate) async fn renamed_and_prefixed_properties_stay_encrypted(harness: &Har
         home_city: "Oslo".into(),
     };
     earlier.insert(&person).await.expect("an insert");
-    let people = Table::<Person>::new(store(), table.raw.name().clone()).expect("it encrypts");
+    let people = Database::new(store())
+        .table::<Person>(table.raw.name().clone())
+        .expect("it encrypts");
     let key = Person::key(1).expect("a key");
     let read = people.get_existing(&key).await.expect("an entity");
     let home = Address {

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::open_table;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
@@ -17,7 +18,8 @@ use table_patterns::bulk::{
 };
 use table_patterns::journal::Clearing;
 
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::Table;
+use table_patterns::index::IndexOptions;
 
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -317,14 +319,14 @@ pub(crate) async fn copies_to_another_store_and_back_are_equal(harness: &Harness
 async fn left_by<F>(
     harness: &Harness,
     requests: u64,
-    write: impl FnOnce(IndexedTable<Employee>) -> F,
-) -> (IndexedTable<Employee>, Vec<Entity>)
+    write: impl FnOnce(Table<Employee>) -> F,
+) -> (Table<Employee>, Vec<Entity>)
 where
     F: Future<Output = ()>,
 {
     let table = harness.unused_name();
     let open = |store| {
-        IndexedTable::<Employee>::open(
+        open_table::<Employee>(
             store,
             table.clone(),
             IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
@@ -396,8 +398,8 @@ pub(crate) async fn copies_of_unfinished_writes_are_refused(harness: &Harness) {
     assert!(journal_rows > 0, "no insert left its journal row");
 }
 
-async fn refused_then_copied(employees: &IndexedTable<Employee>) {
-    let of = employees.entities();
+async fn refused_then_copied(employees: &Table<Employee>) {
+    let of = employees.entities().await.expect("an open table");
     let memory: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let from = (Arc::clone(of.store()), of.table().clone());
     let job = CopyJob::new(from, (Arc::clone(&memory), of.table().clone()));
@@ -420,7 +422,7 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
     }
     job.run().await.expect("no write is unfinished");
     assert!(job.verify().await.expect("the stores work").equal);
-    let copy = IndexedTable::<Employee>::open(memory, of.table().clone(), IndexOptions::local());
+    let copy = open_table::<Employee>(memory, of.table().clone(), IndexOptions::local());
     let copy = copy.await.expect("the copy");
     let found = copy.by(Employee::by_badge(7)).verified().get().await;
     assert_eq!(found.expect("an answer").expect("an employee").id, 1);

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable, Stored};
-use table_patterns::journal::{Committed, Entries};
+use table_core::store::Written;
+use table_patterns::Table;
+use table_patterns::index::{IndexOptions, Stored};
 
 use crate::Harness;
 
@@ -75,7 +77,7 @@ pub(super) fn key(id: u32) -> EntityKey<Employee> {
 }
 
 pub(super) struct Company {
-    pub(super) employees: IndexedTable<Employee>,
+    pub(super) employees: Table<Employee>,
     pub(super) meter: RequestMeter,
 }
 
@@ -84,7 +86,7 @@ impl Company {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
         let table = h.unused_name();
-        let employees = IndexedTable::open(store, table, IndexOptions::default())
+        let employees = open_table(store, table, IndexOptions::default())
             .await
             .expect("a new table");
         Self { employees, meter }
@@ -106,10 +108,10 @@ impl Company {
     /// Returns the number of requests of a write, once its entries agree with the entity.
     pub(super) async fn applied(
         &self,
-        work: impl Future<Output = table_core::Result<Committed>>,
+        work: impl Future<Output = table_core::Result<Written>>,
     ) -> u64 {
         let (done, requests) = self.cost(work).await;
-        assert_eq!(done.entries, Entries::Applied);
+        assert!(!done.pending, "its entries agree");
         requests
     }
 
@@ -124,7 +126,7 @@ impl Company {
 
     pub(super) async fn read(&self, id: u32) -> Stored<Employee> {
         self.employees
-            .get_existing(key(id))
+            .get_existing_stored(key(id))
             .await
             .expect("the employee")
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::query::AccessPath;
 use table_core::store::OperationKind;
-use table_core::typed::{EntityResolver, Table, TableEntity};
+use table_core::typed::{EntityResolver, TableEntity};
+use table_patterns::Database;
 use table_patterns::compound::Compound;
 
 use crate::{Harness, TestTable};
@@ -60,7 +61,9 @@ fn review(id: u32, year: u16) -> Review {
 fn open(table: &TestTable, id: u32) -> (Compound<Row>, RequestMeter) {
     let meter = RequestMeter::new();
     let store = Metered::new(table.store().clone(), meter.clone());
-    let employees = Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
+    let employees = Database::new(Arc::new(store))
+        .table::<Employee>(table.name().clone())
+        .expect("a table");
     let key = Employee::key("Sales", id).expect("a legal key");
     (Compound::new(&employees, key).expect("a view"), meter)
 }
@@ -179,14 +182,16 @@ enum Personal {
 /// excludes these keys.
 pub(crate) async fn a_prefix_that_other_keys_continue_is_refused(harness: &Harness) {
     let table = harness.table().await;
-    let open =
-        Table::<Nickname>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let open = Database::new(table.store().clone())
+        .table::<Nickname>(table.name().clone())
+        .expect("a table");
     let key = Nickname::key("Sales", "ann").expect("a key");
     let error = Compound::<Nickname>::new(&open, key).expect_err("'anna' goes on from 'ann'");
     assert!(error.to_string().contains("'{name}_'"), "{error}");
 
-    let people =
-        Table::<Person>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let people = Database::new(table.store().clone())
+        .table::<Person>(table.name().clone())
+        .expect("a table");
     let of = |name: &str| {
         Compound::<Personal>::new(&people, Person::key("Sales", name).expect("a key"))
             .expect("a view")
@@ -230,8 +235,9 @@ pub(crate) async fn a_crashed_deletion_leaves_all_rows_or_none(harness: &Harness
             fill(&open(&table, 124).0, 124, 2010..=2010).await;
             let faults = FaultInjector::new(0);
             let store = Faulty::new(table.store().clone(), faults.clone());
-            let crashing =
-                Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
+            let crashing = Database::new(Arc::new(store))
+                .table::<Employee>(table.name().clone())
+                .expect("a table");
             let key = Employee::key("Sales", 123).expect("a legal key");
             let crashing = Compound::<Row>::new(&crashing, key).expect("a view");
             faults.crash_at(request, point);

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::open_table;
 use futures_util::stream;
 use table_core::adapter::{
     Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter, RetryPolicy, Retrying,
 };
 use table_core::prelude::*;
 use table_core::store::{BulkOutcome, BulkSummary};
-use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable, ScrubMode};
-use table_patterns::journal::{Clearing, Entries, Timing};
+use table_patterns::Table;
+use table_patterns::bulk::BulkTable as _;
+use table_patterns::index::{BulkInsert, IndexOptions, IndexState, ScrubMode};
+use table_patterns::journal::{Clearing, Timing};
 
 use crate::Harness;
 use crate::wrappers::LaterIsFaster;
@@ -54,7 +57,7 @@ async fn open(
     h: &Harness,
     table: TableName,
     built_later: &[&str],
-) -> (IndexedTable<Flight>, RequestMeter) {
+) -> (Table<Flight>, RequestMeter) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let mut options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
@@ -64,22 +67,22 @@ async fn open(
     options.cache = Duration::from_millis(if built_later.is_empty() { 10_000 } else { 200 });
     options.built_later = built_later.iter().map(|name| (*name).to_owned()).collect();
     (
-        IndexedTable::open(store, table, options)
-            .await
-            .expect("a table"),
+        open_table(store, table, options).await.expect("a table"),
         meter,
     )
 }
 
-async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> BulkSummary {
-    let outcomes = flights.insert_all(stream::iter(all.into_iter().map(Ok)), BulkInsert::default());
-    BulkSummary::of(outcomes).await.expect("the input is sound")
+async fn insert(flights: &Table<Flight>, all: Vec<Flight>) -> BulkSummary {
+    let inserts = flights.bulk().insert_all(stream::iter(all));
+    inserts.await.expect("the input is sound")
 }
 
-async fn assert_in_step(flights: &IndexedTable<Flight>, entries: usize) {
+async fn assert_in_step(flights: &Table<Flight>, entries: usize) {
     for index in ["delay", "plane"] {
         let report = flights
             .entities()
+            .await
+            .expect("an open table")
             .scrub(index, ScrubMode::Report)
             .await
             .expect("a scrub");
@@ -159,7 +162,7 @@ pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
     let slow = Arc::new(LaterIsFaster::new(h.store().clone()));
     let store = Retrying::new(Faulty::new(slow.clone(), faults), RetryPolicy::default());
     let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let flights = IndexedTable::<Flight>::open(store, table, options)
+    let flights = open_table::<Flight>(store, table, options)
         .await
         .expect("a table");
     let all = (0..5).flat_map(|round| {
@@ -173,23 +176,28 @@ pub(crate) async fn entities_of_a_key_are_written_in_their_order(h: &Harness) {
     for options in [options, options.with_window(1000)] {
         flights.query().delete().await.expect("a deletion");
         slow.begin_again();
-        let inserts = flights.insert_all(stream::iter(all.clone().into_iter().map(Ok)), options);
+        let entities = flights.entities().await.expect("an open table");
+        let rows = stream::iter(all.iter().map(TableEntity::to_entity).collect::<Vec<_>>());
+        let inserts = entities.insert_all(rows, options);
         let summary = BulkSummary::of(inserts).await.expect("the input is sound");
         assert_eq!((summary.written, summary.failed), (20, 80), "{summary:?}");
         assert_delays(&flights, 0).await;
     }
     slow.begin_again();
     let rows = stream::iter(all.into_iter().map(|flight| flight.to_entity()));
-    let changes = flights
-        .entities()
-        .modify_all(rows, options, |_, row| Ok(row.clone()));
+    let changes =
+        flights
+            .entities()
+            .await
+            .expect("an open table")
+            .modify_all(rows, options, |_, row| Ok(row.clone()));
     let summary = BulkSummary::of(changes).await.expect("the input is sound");
     assert_eq!((summary.written, summary.failed), (100, 0), "{summary:?}");
     assert_delays(&flights, 4).await;
     assert_in_step(&flights, FLIGHTS as usize).await;
 }
 
-async fn assert_delays(flights: &IndexedTable<Flight>, delay: i32) {
+async fn assert_delays(flights: &Table<Flight>, delay: i32) {
     let stored = flights.query().all().await.expect("flights");
     assert!(
         stored.iter().all(|flight| flight.delay == delay),
@@ -200,7 +208,14 @@ async fn assert_delays(flights: &IndexedTable<Flight>, delay: i32) {
 /// An index that is absent during the load is built while writers continue.
 pub(crate) async fn an_absent_index_is_built_after_the_load(h: &Harness) {
     let (flights, _) = open(h, h.unused_name(), &["plane"]).await;
-    assert_eq!(flights.entities().state("plane"), IndexState::Absent);
+    assert_eq!(
+        flights
+            .entities()
+            .await
+            .expect("an open table")
+            .state("plane"),
+        IndexState::Absent
+    );
     let summary = insert(&flights, (0..60).map(flight).collect()).await;
     assert_eq!(summary.written, 60, "{summary:?}");
     assert_eq!(summary.requests, 2, "{summary:?}");
@@ -208,13 +223,18 @@ pub(crate) async fn an_absent_index_is_built_after_the_load(h: &Harness) {
     assert!(absent.to_string().contains("call `build`"), "{absent}");
 
     let mut states = Vec::new();
-    let build = flights.entities().build("plane").expect("a declared index");
+    let build = flights
+        .entities()
+        .await
+        .expect("an open table")
+        .build("plane")
+        .expect("a declared index");
     let build = build.on_progress(|progress| states.push(progress.state));
     let (done, late) = tokio::join!(build.run(), async {
         // A writer continues during the build.
         flights.insert(&flight(60)).await
     });
-    assert_eq!(late.expect("a new flight").entries, Entries::Applied);
+    assert!(!late.expect("a new flight").pending);
     assert!(done.expect("a build").entries >= 60);
     assert_eq!(states.last(), Some(&IndexState::Readable));
     let of_plane = flights

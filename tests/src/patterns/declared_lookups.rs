@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::TryStreamExt;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::Database;
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 
 use super::company::{Company, Employee, Id, Surname, employee, key, with_badge};
@@ -168,7 +170,7 @@ pub(crate) async fn a_limit_bounds_the_references_of_lists(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
-    let people = IndexedTable::<Person>::open(
+    let people = open_table::<Person>(
         store.clone(),
         table.clone(),
         IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
@@ -297,11 +299,10 @@ pub(crate) async fn a_reader_writes_nothing(h: &Harness) {
     company.insert_all([with_badge(1, 7)]).await;
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-    let table = company.employees.table().name().clone();
+    let table = company.employees.name().clone();
     let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let reader = IndexedTable::<Employee>::open_to_read(store, table, Vec::new(), options).await;
-    let reader = reader.expect("the table is there");
-    assert_eq!(meter.total(), 1);
+    let reader = Database::with_options(store, options).table::<Employee>(table);
+    let reader = reader.expect("a table");
     let found = reader
         .by(Employee::by_badge(7u32))
         .get()
@@ -309,32 +310,15 @@ pub(crate) async fn a_reader_writes_nothing(h: &Harness) {
         .expect("an entry")
         .map(|e| e.id);
     assert_eq!(found, Some(1));
-    assert_eq!(meter.total(), 1 + 2);
-    let ken = reader.get_existing(key(1)).await.expect("the employee");
-    let before = meter.total();
-    let refused = [
-        reader.insert(&employee(2, "Lee")).await.unwrap_err(),
-        reader
-            .replace_stored(&ken, &employee(1, "Lee"))
-            .await
-            .unwrap_err(),
-        reader.delete_stored(&ken).await.unwrap_err(),
-        reader
-            .merge(key(1), &Employee::patch(), IfMatch::Any)
-            .await
-            .unwrap_err(),
-    ];
-    for error in refused {
-        assert!(error.to_string().contains("opened to read"), "{error}");
-    }
-    assert_eq!(meter.total(), before);
-    let missing = IndexedTable::<Employee>::open_to_read(
-        h.store().clone(),
-        h.unused_name(),
-        Vec::new(),
-        IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
-    );
-    assert!(missing.await.unwrap_err().is_table_not_found());
+    assert_eq!(meter.total(), 1 + 2, "the manifest, the entry, the entity");
+    reader.get_existing(key(1)).await.expect("the employee");
+    assert_eq!(meter.total(), 1 + 2 + 1);
+    let writes = meter.snapshot().sum(|request| request.path.is_none());
+    assert_eq!(writes.requests, 0, "a reader does not register");
+    let missing = Database::new(h.store().clone()).table::<Employee>(h.unused_name());
+    let missing = missing.expect("a legal name");
+    let found = missing.by(Employee::by_badge(7u32)).get().await;
+    assert!(found.unwrap_err().is_table_not_found());
 }
 
 /// A lookup does not return an entity whose value differs from its entry.
@@ -342,10 +326,7 @@ pub(crate) async fn a_lookup_leaves_stale_entries_out(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok")]).await;
     // A writer left this entry: it crashed between its commit and the update of the entry.
-    let (store, table) = (
-        company.employees.table().store(),
-        company.employees.table().name(),
-    );
+    let (store, table) = (company.employees.store(), company.employees.name());
     let entry = Key::new("surname_Kwok", "2001_Sales_000001").unwrap();
     let stale = store.get_existing(table, &entry).await.expect("the entry");
     let moved = stale.with_key(Key::new("surname_Lee", "2001_Sales_000001").unwrap());

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStore as _;
 use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::query::Query;
-use table_patterns::index::{Entry, IndexOptions, IndexQuery, IndexedTable, ScrubMode, Trust};
+use table_patterns::Table;
+use table_patterns::index::{Entry, IndexOptions, IndexQuery, ScrubMode, Trust};
 use table_patterns::journal::Clearing;
 
 use crate::Harness;
@@ -33,7 +35,7 @@ struct Person {
 }
 
 struct Town {
-    people: IndexedTable<Person>,
+    people: Table<Person>,
     blobs: Arc<InMemory>,
     meter: RequestMeter,
 }
@@ -44,7 +46,7 @@ impl Town {
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
         let mut options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
         options.blobs = Some(blobs.clone());
-        let table = IndexedTable::<Person>::open(store, h.unused_name(), options)
+        let table = open_table::<Person>(store, h.unused_name(), options)
             .await
             .expect("a new table");
         for id in 0..people {
@@ -77,9 +79,8 @@ pub(crate) async fn lists_overflow_as_declared(h: &Harness) {
     assert_eq!(blobs.len(), 1, "the list that overflows into a blob");
     let rows = town
         .people
-        .table()
         .store()
-        .query_all(town.people.table().name(), &Query::new())
+        .query_all(town.people.name(), &Query::new())
         .await;
     let rows = rows.expect("rows");
     let chunks: Vec<_> = rows
@@ -110,6 +111,8 @@ pub(crate) async fn lists_overflow_as_declared(h: &Harness) {
         let scrub = town
             .people
             .entities()
+            .await
+            .expect("an open table")
             .scrub(index, ScrubMode::Report)
             .await
             .expect("a scrub");
@@ -149,6 +152,8 @@ pub(crate) async fn shards_are_looked_up_by_their_value(h: &Harness) {
     let found = town
         .people
         .entities()
+        .await
+        .expect("an open table")
         .all_merged("name", &shards, &range, Trust::Entry)
         .await;
     let found = found.expect("entries");

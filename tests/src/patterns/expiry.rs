@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::open_table;
 use futures_util::{TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
@@ -11,7 +12,7 @@ use table_core::adapter::{Faulty, Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::store::Result;
 use table_patterns::bulk::BulkTable as _;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::paging::{CursorKey, Pager, WebPage};
@@ -19,6 +20,7 @@ use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::upkeep::{Due, ExpiryUpkeep, Part, Upkeep};
 use table_patterns::wide::WideTable;
+use table_patterns::{Database, Table};
 
 use crate::fault_runs::run_with_faults;
 use crate::wrappers::HookedStore;
@@ -156,11 +158,8 @@ impl World {
         }
     }
 
-    pub(super) async fn indexed(
-        &self,
-        store: &Arc<dyn TableStore>,
-    ) -> Result<IndexedTable<Indexed>> {
-        IndexedTable::open(Arc::clone(store), self.table.clone(), options()).await
+    pub(super) async fn indexed(&self, store: &Arc<dyn TableStore>) -> Result<Table<Indexed>> {
+        open_table(Arc::clone(store), self.table.clone(), options()).await
     }
 
     pub(super) async fn large_indexed(
@@ -226,7 +225,12 @@ impl World {
 /// Opens the table of a layout.
 macro_rules! open {
     ($world:expr, Plain) => {
-        open!(@created Table::<Plain>::new($world.store.clone(), $world.table.clone()))
+        {
+            let table = Database::new($world.store.clone()).table::<Plain>($world.table.clone());
+            let table = table.expect("a table");
+            table.declare().await.expect("a new table");
+            table
+        }
     };
     ($world:expr, Spread) => {
         open!(@created SpreadTable::<Spread>::new($world.store.clone(), $world.table.clone()))
@@ -241,7 +245,7 @@ macro_rules! open {
         $world.indexed(&$world.store).await.expect("a table")
     };
     ($world:expr, Named) => {{
-        let opened = IndexedTable::<Named>::open($world.store.clone(), $world.table.clone(), options());
+        let opened = open_table::<Named>($world.store.clone(), $world.table.clone(), options());
         opened.await.expect("a table")
     }};
     ($world:expr, LargeIndexed) => {
@@ -729,11 +733,13 @@ pub(super) async fn lookups_leave_out_what_has_expired(harness: &Harness) {
     );
 }
 
-pub(super) async fn assert_in_step(table: &IndexedTable<Indexed>, what: &str) {
+pub(super) async fn assert_in_step(table: &Table<Indexed>, what: &str) {
     table.flush().await;
     for index in Indexed::SCHEMA.indexes {
         let found = table
             .entities()
+            .await
+            .expect("an open table")
             .scrub(&index.name, ScrubMode::Report)
             .await
             .expect("a scrub");
@@ -856,8 +862,11 @@ pub(super) async fn requests_are_as_documented(harness: &Harness) {
     let meter = RequestMeter::new();
     let metered: Arc<dyn TableStore> =
         Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
-    let table = Table::<Plain>::new(metered.clone(), world.table.clone()).expect("a table");
-    table.create_if_missing().await.expect("a new table");
+    let table = Database::new(metered.clone())
+        .table::<Plain>(world.table.clone())
+        .expect("a table");
+    let created = metered.create_table(table.name()).await;
+    created.expect("a new table");
     let past = Some(world.clock.now());
     let costs = [
         (0, 3, "the first write adds the type"),
@@ -1089,11 +1098,7 @@ pub(super) async fn groups_register_types_without_indexes(harness: &Harness) {
         name: "a".into(),
         until: world.clock.now(),
     };
-    group
-        .of_plain::<Hint>()
-        .expect("a type")
-        .insert(&hint)
-        .expect("a change");
+    group.insert(&hint).expect("a change");
     group.commit().await.expect("a group");
     let swept = world.sweep().await;
     assert_eq!((swept.removed, swept.failed), (1, 0), "{swept:?}");

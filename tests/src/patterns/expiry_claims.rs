@@ -292,6 +292,8 @@ pub(super) async fn a_claim_can_fail_at_any_request(harness: &Harness) {
             let unique = std::slice::from_ref(&world.table);
             table
                 .entities()
+                .await
+                .expect("an open table")
                 .journal()
                 .sweep(unique, Duration::ZERO)
                 .await

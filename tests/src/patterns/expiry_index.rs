@@ -1,7 +1,8 @@
 //! Sweeps that find expired entities by an index on the time.
 
+use crate::open_table;
 use table_core::prelude::*;
-use table_patterns::index::{IndexedTable, ScrubMode};
+use table_patterns::index::ScrubMode;
 
 use super::expiry::{World, options};
 use crate::{Clock, Harness};
@@ -39,7 +40,7 @@ async fn first_entry(world: &World) -> Entity {
 pub(super) async fn a_sweep_finds_entities_by_their_times(harness: &Harness) {
     let world = World::new(harness).await;
     let store = world.store.clone();
-    let table = IndexedTable::<Ticket>::open(store, world.table.clone(), options())
+    let table = open_table::<Ticket>(store, world.table.clone(), options())
         .await
         .expect("a table");
     let ends = [
@@ -93,6 +94,8 @@ pub(super) async fn a_sweep_finds_entities_by_their_times(harness: &Harness) {
     assert_eq!(world.sweep().await.removed, 0);
     let scrubbed = table
         .entities()
+        .await
+        .expect("an open table")
         .scrub("end", ScrubMode::Repair)
         .await
         .expect("a scrub");

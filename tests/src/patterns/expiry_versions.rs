@@ -1,10 +1,11 @@
 //! Expiry and soft deletion in programs of several schema versions.
 
+use crate::open_table;
 use table_core::prelude::*;
 use table_core::store::{Outcome, Result};
 use table_core::typed::Schema;
+use table_patterns::Database;
 use table_patterns::changes::ChangeTable;
-use table_patterns::index::IndexedTable;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
@@ -401,18 +402,22 @@ pub(super) async fn migrations_convert_hidden_entities(harness: &Harness) {
     migration_of!(
         world,
         plain_versions,
-        created!(Table::<V1>::new(store(), name())),
-        created!(Table::<V2>::new(store(), name()))
+        open_table::<V1>(store(), name(), options())
+            .await
+            .expect("a table"),
+        open_table::<V2>(store(), name(), options())
+            .await
+            .expect("a table")
     );
     let world = World::new(harness).await;
     let (store, name) = (|| world.store.clone(), || world.table.clone());
     migration_of!(
         world,
         indexed_versions,
-        IndexedTable::<V1>::open(store(), name(), options())
+        open_table::<V1>(store(), name(), options())
             .await
             .expect("a table"),
-        IndexedTable::<V2>::open(store(), name(), options())
+        open_table::<V2>(store(), name(), options())
             .await
             .expect("a table")
     );

@@ -1,9 +1,9 @@
 //! `explain` names the declared index that has all results of a query, with the lookup and its cost.
 
 use table_core::model::{Entity, Key, PartitionKey};
-use table_core::prelude::*;
 use table_core::query::{Filter, Query};
 use table_core::typed::TableQuery;
+use table_patterns::Database;
 use table_patterns::index::{
     Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Trust,
 };
@@ -279,7 +279,8 @@ pub(crate) async fn dynamic_queries_name_the_index_that_has_their_results(h: &Ha
         .await
         .expect("entities");
     let keys: Vec<Key> = found.iter().map(|e| e.key().clone()).collect();
-    let query = Table::<Entity>::new(store.clone(), table.clone())
+    let query = Database::new(store.clone())
+        .view::<Entity>(table.clone())
         .expect("a table")
         .query()
         .partition(PartitionKey::new("p").expect("a legal key"))

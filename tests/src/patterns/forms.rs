@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::open_table;
 use bigdecimal::BigDecimal;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 use futures_util::TryStreamExt as _;
@@ -10,8 +11,8 @@ use semver::Version;
 use table_core::model::{Entity, IfMatch, Key, Properties};
 use table_core::prelude::*;
 use table_core::store::Operation;
-use table_core::typed::SchemaDiff;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::index::{IndexOptions, ScrubMode};
+use table_patterns::{Database, Table};
 use url::Url;
 
 use crate::Harness;
@@ -154,8 +155,10 @@ fn host(id: u32) -> Host {
 }
 
 async fn hosts(h: &Harness) -> Table<Host> {
-    let hosts = Table::<Host>::new(h.store().clone(), h.unused_name()).expect("a table");
-    hosts.create_if_missing().await.expect("a new table");
+    let hosts = Database::new(h.store().clone())
+        .table::<Host>(h.unused_name())
+        .expect("a table");
+    hosts.declare().await.expect("a new table");
     hosts
 }
 
@@ -311,8 +314,7 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
         })
         .collect();
     assert_eq!(ids, [Ok(1), Err(key(2))]);
-    let rows = hosts.view::<Entity>().expect("the rows");
-    let diff = SchemaDiff::of::<Host>(&rows).await.expect("a comparison");
+    let diff = hosts.schema_diff().await.expect("a comparison");
     assert_eq!(diff.rows, 2);
     assert_eq!(diff.unreadable, 1);
     assert_eq!(diff.properties["Age"].under_alias, 1);
@@ -322,6 +324,7 @@ pub(crate) async fn a_row_of_an_earlier_program_is_read_and_rewritten(h: &Harnes
         Ok(())
     };
     hosts.update(key(1), older).await.expect("an update");
+    let rows = hosts.view::<Entity>().expect("the rows");
     let stored = rows.get_existing(key(1)).await.expect("the row");
     assert_eq!(stored.get("Age"), Some(ValueRef::Int64(42)));
     assert_eq!(
@@ -356,8 +359,7 @@ pub(crate) async fn errors_of_groups_name_the_operation(h: &Harness) {
 /// Programs with and without the Rust types compute the same entries of days, numbers and unknown texts.
 pub(crate) async fn indexes_of_days_and_enums_are_in_step(h: &Harness) {
     let store = h.store().clone();
-    let visits =
-        IndexedTable::<Visit>::open(store.clone(), h.unused_name(), IndexOptions::default()).await;
+    let visits = open_table::<Visit>(store.clone(), h.unused_name(), IndexOptions::default()).await;
     let visits = visits.expect("an indexed table");
     let visit = |id, level, state| Visit {
         site: "london".to_owned(),
@@ -397,6 +399,8 @@ pub(crate) async fn indexes_of_days_and_enums_are_in_step(h: &Harness) {
         assert!(!definition.expect("an index").is_opaque(), "{index}");
         let scrub = visits
             .entities()
+            .await
+            .expect("an open table")
             .scrub(index, ScrubMode::Report)
             .await
             .expect("a scrub");

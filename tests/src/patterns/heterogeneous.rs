@@ -7,9 +7,10 @@ use futures_util::future::join_all;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, PartitionKey, Properties, ValueRef};
 use table_core::store::{Error, Operation, Result};
-use table_core::typed::{EntityResolver, Table, TableEntity};
+use table_core::typed::{EntityResolver, TableEntity};
 use table_patterns::heterogeneous::{Resolver, modify};
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
+use table_patterns::{Database, Table};
 
 use crate::Harness;
 
@@ -60,7 +61,9 @@ fn ken() -> Employee {
 
 async fn rows(harness: &Harness) -> Table<Row> {
     let table = harness.table().await;
-    let view = Table::<Row>::new(harness.store().clone(), table.name().clone()).expect("a table");
+    let view = Database::new(harness.store().clone())
+        .view::<Row>(table.name().clone())
+        .expect("a table");
     view.view::<Department>()
         .expect("a view")
         .insert(&sales())
@@ -133,7 +136,9 @@ pub(crate) async fn an_entity_is_changed_without_its_type(harness: &Harness) {
     let key = Department::key("Sales").expect("a legal key").into_key();
     let meter = RequestMeter::new();
     let store = Metered::new(rows.store().clone(), meter.clone());
-    let metered = Table::<Entity>::new(Arc::new(store), rows.name().clone()).expect("a table");
+    let metered = Database::new(Arc::new(store))
+        .view::<Entity>(rows.name().clone())
+        .expect("a table");
     modify(&metered, &key, one_more)
         .await
         .expect("a department");
@@ -166,7 +171,9 @@ pub(crate) async fn an_entity_is_changed_without_its_type(harness: &Harness) {
 /// A change of an indexed entity without its type is refused, because the entry would become stale.
 pub(crate) async fn a_change_without_the_type_is_refused_in_an_indexed_table(harness: &Harness) {
     let table = harness.table().await;
-    let rows = Table::<Row>::new(harness.store().clone(), table.name().clone()).expect("a table");
+    let rows = Database::new(harness.store().clone())
+        .view::<Row>(table.name().clone())
+        .expect("a table");
     let index =
         Index::keyed("text", Placement::SamePartition, "", "text_{Text}").expect("a template");
     let (store, name) = (harness.store().clone(), rows.name().clone());
@@ -179,12 +186,12 @@ pub(crate) async fn a_change_without_the_type_is_refused_in_an_indexed_table(har
     let error = modify(&rows, &key, one_more)
         .await
         .expect_err("entries would go stale");
-    assert!(error.to_string().contains("IndexedTable"), "{error}");
+    assert!(error.to_string().contains("Table"), "{error}");
     assert_eq!(
         rows.get_existing(&key).await.expect("a department"),
         Row::Department(sales())
     );
-    modify(&rows.unmanaged(), &key, one_more)
+    modify(&rows.clone().ignoring_indexes(), &key, one_more)
         .await
         .expect("nothing is checked");
 }
@@ -233,7 +240,9 @@ struct Sheet {
 pub(super) async fn rows_whose_keys_begin_alike_are_told_apart(harness: &Harness) {
     let table = harness.table().await;
     let (shelf, pages) = ("a".to_owned(), Some(7));
-    let docs = Table::<Doc>::new(harness.store().clone(), table.name().clone()).expect("a table");
+    let docs = Database::new(harness.store().clone())
+        .table::<Doc>(table.name().clone())
+        .expect("a table");
     let (metas, sheets) = (
         docs.view::<DocMeta>().expect("a view"),
         docs.view::<Sheet>().expect("a view"),

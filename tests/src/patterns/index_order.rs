@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::TryStreamExt as _;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::query::AccessPath;
 use table_core::store::{Error, GroupTransaction};
-use table_patterns::index::{Index, IndexQuery, IndexedEntities, IndexedTable, Placement, Trust};
+use table_patterns::Table;
+use table_patterns::index::{Index, IndexQuery, IndexedEntities, Placement, Trust};
 
 use super::index_lists::{changing, options};
 use crate::Harness;
@@ -28,10 +30,10 @@ fn names(people: Vec<Person>) -> Vec<String> {
     people.into_iter().map(|person| person.name).collect()
 }
 
-async fn people(harness: &Harness) -> IndexedTable<Person> {
+async fn people(harness: &Harness) -> Table<Person> {
     let store = Arc::new(UnsortedStore::with_pages_of(3, harness.store().clone()));
     let table = harness.table().await.name().clone();
-    let people = IndexedTable::open(store, table.as_str(), options())
+    let people = open_table(store, table.as_str(), options())
         .await
         .expect("an empty table");
     for (id, name) in ["eva", "ann", "dan", "bob", "cyd", "fay", "gus"]
@@ -85,7 +87,7 @@ pub(crate) async fn a_limit_on_an_unsorted_store_is_refused_or_sorted_on_the_cli
 /// Partitions without order cannot be merged.
 pub(crate) async fn unsorted_partitions_cannot_be_merged(harness: &Harness) {
     let people = people(harness).await;
-    let entities = people.entities();
+    let entities = people.entities().await.expect("an open table");
     let (parts, query) = (["names".to_owned()], IndexQuery::partition(""));
     assert_refused(
         &entities

@@ -1,11 +1,13 @@
 //! Scans of a table with indexes leave entries out, unless the caller asks for entries.
 
+use crate::open_table_with;
 use table_core::model::{Entity, INDEX_NAME, PartitionKey};
 use table_core::prelude::*;
 use table_core::query::Filter;
 use table_core::typed::EntityResolver;
+use table_patterns::Table;
 use table_patterns::heterogeneous::Resolver;
-use table_patterns::index::{Index, IndexOptions, IndexedTable, Placement, Shape};
+use table_patterns::index::{Index, IndexOptions, Placement, Shape};
 use table_patterns::journal::Clearing;
 
 use crate::Harness;
@@ -50,7 +52,7 @@ fn person(id: u32) -> Person {
 const PEOPLE: u32 = 40;
 
 /// Inserts people with entries, lists and sums, and a note without a type.
-async fn people(h: &Harness) -> IndexedTable<Person> {
+async fn people(h: &Harness) -> Table<Person> {
     let list =
         Index::keyed("list", Placement::SamePartition, "", "list_{City}").expect("a template");
     let ages = Index::keyed("sums", Placement::SamePartition, "", "b_{City}").expect("a template");
@@ -58,28 +60,34 @@ async fn people(h: &Harness) -> IndexedTable<Person> {
         list.with_shape(Shape::LIST),
         ages.with_shape(Shape::summary(["Badge"])),
     ];
-    let people = IndexedTable::open_with(
+    let people = open_table_with(
         h.store().clone(),
         h.unused_name(),
         more,
         IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
     )
     .await;
-    let people: IndexedTable<Person> = people.expect("a new table");
+    let people: Table<Person> = people.expect("a new table");
     for id in 1..=PEOPLE {
         people.insert(&person(id)).await.expect("a new person");
     }
     let note = Entity::new("no", "m_9999")
         .expect("a legal key")
         .with("Text", "by another program");
-    people.entities().insert(note).await.expect("a new note");
+    people
+        .entities()
+        .await
+        .expect("an open table")
+        .insert(note)
+        .await
+        .expect("a new note");
     people
 }
 
 /// Counts, limits, pages and point reads see only entities.
 pub(crate) async fn scans_leave_entries_out(h: &Harness) {
     let people = people(h).await;
-    let all = people.table().view::<Entity>().expect("a view");
+    let all = people.view::<Entity>().expect("a view");
     let entities = PEOPLE as usize + 1;
     let found = all.query().all().await.expect("entities");
     assert_eq!(found.len(), entities);
@@ -160,19 +168,14 @@ pub(crate) async fn scans_leave_entries_out(h: &Harness) {
     assert_eq!(with_entries, entities + entries);
     let named = all.query().raw_filter(Filter::ge(INDEX_NAME, ""));
     assert_eq!(named.count().await.expect("entries"), entries);
-    assert!(
-        all.with_index_entries()
-            .get(entry)
-            .await
-            .expect("a read")
-            .is_some()
-    );
+    let row = all.store().get(all.name(), &entry, None).await;
+    assert!(row.expect("a read").is_some());
 }
 
 /// A resolver gets entities only, no entries.
 pub(crate) async fn resolvers_see_no_entries(h: &Harness) {
     let people = people(h).await;
-    let rows = people.table().view::<Row>().expect("a view");
+    let rows = people.view::<Row>().expect("a view");
     let (known, other): (Vec<Row>, Vec<Row>) = rows
         .query()
         .all()

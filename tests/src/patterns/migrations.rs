@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::open_table;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::OperationKind;
 use table_core::typed::upgrade::UpgradeRows as _;
 use table_core::typed::{Upgrade, UpgradeCursor, UpgradeReport};
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::Database;
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
@@ -193,15 +195,19 @@ pub(super) async fn every_handle_plans_and_resumes_an_upgrade(harness: &Harness)
     let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
 
     let name = harness.unused_name();
-    let older = Table::<plain::V1>::new(raw(), name.clone()).expect("a table");
-    older.create_if_missing().await.expect("a new table");
+    let older = Database::new(raw())
+        .table::<plain::V1>(name.clone())
+        .expect("a table");
+    older.declare().await.expect("a new table");
     for number in 0..OLDER {
         older
             .insert(&plain::V1::new(number))
             .await
             .expect("an insert");
     }
-    let newer = Table::<plain::V2>::new(store(), name).expect("a table");
+    let newer = Database::new(store())
+        .table::<plain::V2>(name)
+        .expect("a table");
     newer
         .insert(&plain::V1::new(OLDER).into())
         .await
@@ -209,10 +215,11 @@ pub(super) async fn every_handle_plans_and_resumes_an_upgrade(harness: &Harness)
     interrupted("a table", &rig, OLDER.into(), || newer.upgrade()).await;
 
     let name = harness.unused_name();
-    let older = Table::<indexed::V1>::new(raw(), name.clone())
+    let older = Database::new(raw())
+        .table::<indexed::V1>(name.clone())
         .expect("a table")
-        .unmanaged();
-    let newer = IndexedTable::<indexed::V2>::open(store(), name, options())
+        .ignoring_indexes();
+    let newer = open_table::<indexed::V2>(store(), name, options())
         .await
         .expect("a table");
     for number in 0..OLDER {
@@ -355,7 +362,8 @@ impl V2Key {
 /// A row that cannot be converted is one failure, in the plan and in the upgrade. All others are converted.
 pub(super) async fn a_row_that_cannot_be_converted_stops_no_other(harness: &Harness) {
     let table = harness.table().await;
-    let newer = Table::<plain::V2>::new(Arc::clone(harness.store()), table.name().clone())
+    let newer = Database::new(Arc::clone(harness.store()))
+        .table::<plain::V2>(table.name().clone())
         .expect("a table");
     let older = newer.view::<plain::V1>().expect("the earlier version");
     for number in 0..6 {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::open_table;
 use fastrand::Rng;
 use table_core::prelude::*;
+use table_patterns::Database;
 use table_patterns::compound::Compound;
-use table_patterns::index::IndexedTable;
 use table_patterns::relationship::{JoinCache, JoinOptions};
 
 use crate::Harness;
@@ -60,7 +61,9 @@ fn line(number: u32, line: u32) -> Line {
 /// Orders and their lines, compared with a set of numbers.
 pub(crate) async fn compound_rows_are_a_set(harness: &Harness) {
     let table = harness.table().await;
-    let orders = Table::<Order>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let orders = Database::new(table.store().clone())
+        .table::<Order>(table.name().clone())
+        .expect("a table");
     let lines = orders.view::<Line>().expect("a table");
     let of = |n| Compound::<Row>::new(&orders, Order::key("c", n).expect("a key")).expect("a view");
     let (mut rng, mut model) = (Rng::with_seed(81), BTreeSet::<(u32, Option<u32>)>::new());
@@ -129,8 +132,9 @@ struct Airline {
 /// entity older than its last read.
 pub(crate) async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
     let table = harness.table().await;
-    let airlines =
-        Table::<Airline>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let airlines = Database::new(table.store().clone())
+        .table::<Airline>(table.name().clone())
+        .expect("a table");
     let cache = JoinCache::new(airlines.clone(), JoinOptions::default());
     let (mut rng, mut stored) = (Rng::with_seed(82), BTreeMap::<usize, u32>::new());
     let mut known = BTreeMap::<usize, u32>::new();
@@ -208,8 +212,7 @@ fn person(rng: &mut Rng, id: u32) -> Person {
 /// Lookups of people by e-mail address and by city, compared with a map of people.
 pub(crate) async fn lookups_are_searches_of_a_map(harness: &Harness) {
     let options = super::index_lists::options();
-    let people =
-        IndexedTable::<Person>::open(harness.store().clone(), harness.unused_name(), options);
+    let people = open_table::<Person>(harness.store().clone(), harness.unused_name(), options);
     let people = people.await.expect("a new table");
     let (mut rng, mut model) = (Rng::with_seed(83), BTreeMap::<u32, Person>::new());
     for step in 0..steps(harness) / 2 {

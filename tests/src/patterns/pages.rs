@@ -3,11 +3,13 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::stream;
 use table_core::model::Ticks;
 use table_core::prelude::*;
+use table_patterns::Database;
 use table_patterns::bulk::BulkTable;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::paging::{CursorError, CursorKey, PageError, Paged, Pager, WebPage};
 use table_patterns::spread::SpreadTable;
@@ -100,8 +102,10 @@ async fn refused<Q: Paged>(query: &Q, cursor: &str) -> bool {
 /// Plain, large, wide and spread tables, slices and lookups have pages both ways, and refuse cursors of each other.
 pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     let store = || Arc::clone(harness.store());
-    let plain = Table::<Plain>::new(store(), harness.unused_name()).expect("a table");
-    plain.create_if_missing().await.expect("a new table");
+    let plain = Database::new(store())
+        .table::<Plain>(harness.unused_name())
+        .expect("a table");
+    plain.declare().await.expect("a new table");
     fill(&plain, Plain::all()).await;
     let query = plain.query().partition(book()).limit(5);
     let cursor = walk("a table", &query, |note| note.number).await;
@@ -109,8 +113,7 @@ pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     assert!(refused(&query.clone().filter(Plain::TEXT.eq("x")), &cursor).await);
 
     let indexed =
-        IndexedTable::<Indexed>::open(store(), harness.unused_name(), IndexOptions::default())
-            .await;
+        open_table::<Indexed>(store(), harness.unused_name(), IndexOptions::default()).await;
     let indexed = indexed.expect("a new table");
     fill(&indexed, Indexed::all()).await;
     let lookup = indexed.by(Indexed::by_all("b")).limit(5);

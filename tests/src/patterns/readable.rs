@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::TryStreamExt as _;
 use object_store::{ObjectStore as _, ObjectStoreExt as _};
 use table_core::prelude::*;
 use table_core::query::ReadablePage;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::Database;
+use table_patterns::index::IndexOptions;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -172,8 +174,10 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
         }};
     }
     let name = harness.unused_name();
-    let table = Table::<Plain>::new(store(), name.clone()).expect("a table");
-    table.create_if_missing().await.expect("a new table");
+    let table = Database::new(store())
+        .table::<Plain>(name.clone())
+        .expect("a table");
+    table.declare().await.expect("a new table");
     fill!(table, &name, Plain);
     check!(
         "a table",
@@ -193,7 +197,7 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     assert!(tags.page.items.iter().all(|tag| tag.tag == 7));
 
     let name = harness.unused_name();
-    let table = IndexedTable::<Indexed>::open(store(), name.clone(), options())
+    let table = open_table::<Indexed>(store(), name.clone(), options())
         .await
         .expect("a table");
     for number in 1..=5 {

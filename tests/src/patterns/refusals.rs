@@ -9,6 +9,8 @@ use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::{Error, ErrorKind, Operation, Outcome};
 use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Trust};
+use table_patterns::wide::WideEntities;
+use table_patterns::{Database, Table};
 
 use crate::Harness;
 
@@ -39,7 +41,9 @@ fn key(id: u32) -> EntityKey<Person> {
 
 async fn people(harness: &Harness) -> Table<Person> {
     let table = harness.table().await.name().clone();
-    Table::new(harness.store().clone(), table).expect("a table")
+    Database::new(harness.store().clone())
+        .table(table)
+        .expect("a table")
 }
 
 fn by_name(placement: Placement, row: &str) -> Index {
@@ -119,13 +123,13 @@ pub(crate) async fn a_declaration_is_refused_by_kind(harness: &Harness) {
     assert!(table.all(&Query::new()).await.is_empty());
 }
 
-/// A plain write of entities that an index covers.
+/// A write of entities that an index covers, by a pattern that maintains no indexes.
 pub(crate) async fn a_write_against_the_manifest_is_refused_by_kind(harness: &Harness) {
     let index = by_name(Placement::SamePartition, "name_{Name}_{RowKey}");
     let entities = open(harness, vec![index], &[]).await;
-    let plain = Table::<Person>::new(harness.store().clone(), entities.table().clone());
-    let plain = plain.expect("a table");
-    let written = plain.insert(&person(1)).await;
+    let wide = WideEntities::new(harness.store().clone(), entities.table().clone());
+    let row = person(1).to_entity().expect("an entity");
+    let written = wide.insert(&row).await;
     assert_kind!(refused(written), ErrorKind::ManifestMismatch(_));
     let written = entities.get(key(1).key()).await.expect("a read");
     assert!(written.is_none());

@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::store::{OperationKind, TableStore};
-use table_core::typed::{EntityResolver, PropertyGroup, Table, TableEntity};
+use table_core::typed::{EntityResolver, PropertyGroup, TableEntity};
 use table_patterns::relationship::{JoinCache, JoinOptions, Link, Relation};
+use table_patterns::{Database, Table};
 
 use crate::{Harness, TestTable};
 
@@ -58,7 +59,9 @@ fn employee(department: &str, id: u32) -> Employee {
 }
 
 fn open<T: TableEntity>(table: &TestTable, store: Arc<dyn TableStore>) -> Table<T> {
-    Table::new(store, table.name().clone()).expect("a table")
+    Database::new(store)
+        .table(table.name().clone())
+        .expect("a table")
 }
 
 fn metered(table: &TestTable) -> (Arc<dyn TableStore>, RequestMeter) {
@@ -365,8 +368,9 @@ impl AnyPerson {
 /// Types with a common base are read as one enum, whose base is one struct.
 pub(crate) async fn types_with_a_common_base_are_one_enum(harness: &Harness) {
     let table = harness.table().await;
-    let people =
-        Table::<AnyPerson>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let people = Database::new(table.store().clone())
+        .view::<AnyPerson>(table.name().clone())
+        .expect("a table");
     let person = |name: &str| Person {
         name: name.to_owned(),
     };

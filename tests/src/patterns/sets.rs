@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::open_table;
 use object_store::memory::InMemory;
 use table_core::adapter::{Faulty, Metered, RequestMeter};
 use table_core::prelude::*;
-use table_core::store::{Error, ErrorKind, Result};
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_core::store::{Error, Result};
+use table_patterns::Table;
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Timing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
@@ -31,7 +33,7 @@ macro_rules! every_handle {
     ($harness:expr, $check:ident) => {
         $check::<Table<Untyped>>($harness).await;
         $check::<Table<Typed>>($harness).await;
-        $check::<IndexedTable<Indexed>>($harness).await;
+        $check::<Table<Indexed>>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
         $check::<LargeTable<Large>>($harness).await;
         $check::<LargeTable<LargeIndexed>>($harness).await;
@@ -370,11 +372,6 @@ pub(super) async fn a_store_is_copied_with_its_manifests(harness: &Harness) {
             .id,
         4
     );
-    let plain = Table::<Job>::new(harness.store().clone(), table).expect("a table");
-    assert!(
-        plain.query().delete().await.is_err(),
-        "the manifest is copied: the plain table refuses"
-    );
 }
 
 async fn conflicts_of<H: Verbs>(harness: &Harness) {
@@ -452,14 +449,16 @@ fn jobs() -> impl Iterator<Item = Job> {
     })
 }
 
-async fn open_jobs(store: Arc<dyn TableStore>, table: &TableName) -> Result<IndexedTable<Job>> {
-    IndexedTable::<Job>::open(store, table.clone(), IndexOptions::local()).await
+async fn open_jobs(store: Arc<dyn TableStore>, table: &TableName) -> Result<Table<Job>> {
+    open_table::<Job>(store, table.clone(), IndexOptions::local()).await
 }
 
-async fn check_indexes(jobs: &IndexedTable<Job>, what: &str) {
+async fn check_indexes(jobs: &Table<Job>, what: &str) {
     for index in Job::SCHEMA.indexes {
         let found = jobs
             .entities()
+            .await
+            .expect("an open table")
             .scrub(&index.name, ScrubMode::Report)
             .await
             .expect("a scrub");
@@ -482,7 +481,7 @@ pub(super) async fn entries_and_unique_values_follow(harness: &Harness) {
     )
     .expect("a long lease");
     options.cache = Duration::from_secs(2);
-    let open = IndexedTable::<Job>::open(harness.store().clone(), table.clone(), options)
+    let open = open_table::<Job>(harness.store().clone(), table.clone(), options)
         .await
         .expect("a table");
     for job in jobs() {
@@ -553,17 +552,6 @@ pub(super) async fn entries_and_unique_values_follow(harness: &Harness) {
         .await
         .expect("the ticket of a deleted job is free");
 
-    // The plain table does not leave entries stale.
-    let refused = open
-        .table()
-        .query()
-        .delete()
-        .await
-        .expect_err("the plain table");
-    assert!(
-        matches!(refused.root().kind(), ErrorKind::Misuse(_)),
-        "{refused}"
-    );
     assert_eq!(open.query().count().await.expect("an answer"), 31);
 }
 
@@ -595,6 +583,8 @@ pub(super) async fn crashed_sets_can_be_repeated(harness: &Harness) {
         }
         plain
             .entities()
+            .await
+            .expect("an open table")
             .journal()
             .sweep(&[], std::time::Duration::ZERO)
             .await
@@ -610,6 +600,8 @@ pub(super) async fn crashed_sets_can_be_repeated(harness: &Harness) {
         );
         plain
             .entities()
+            .await
+            .expect("an open table")
             .journal()
             .sweep(&[], std::time::Duration::ZERO)
             .await

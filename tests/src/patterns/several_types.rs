@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::join;
 use table_core::Result;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, TableName};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedEntities, IndexedTable, ScrubMode};
-use table_patterns::journal::{Clearing, Entries};
+use table_patterns::index::{IndexOptions, IndexedEntities, ScrubMode};
+use table_patterns::journal::Clearing;
+use table_patterns::{Database, Table};
 
 use crate::Harness;
 
@@ -123,7 +125,7 @@ fn ticket(id: u32, code: u32) -> Ticket {
 
 /// Updates, patches, moves and deletes customers; a replacement takes over a released unique value. A write
 /// with a taken unique value is refused.
-async fn work_on_customers(customers: &IndexedTable<Customer>) -> Result<()> {
+async fn work_on_customers(customers: &Table<Customer>) -> Result<()> {
     for id in 1..=6 {
         customers.insert(&customer(id, id)).await?;
     }
@@ -155,7 +157,7 @@ async fn work_on_customers(customers: &IndexedTable<Customer>) -> Result<()> {
     Ok(())
 }
 
-async fn work_on_orders(orders: &IndexedTable<Order>) -> Result<()> {
+async fn work_on_orders(orders: &Table<Order>) -> Result<()> {
     for id in 1..=6 {
         orders.insert(&order(id, id)).await?;
     }
@@ -180,7 +182,7 @@ async fn work_on_orders(orders: &IndexedTable<Order>) -> Result<()> {
     Ok(())
 }
 
-async fn work_on_tickets(tickets: &IndexedTable<Ticket>) -> Result<()> {
+async fn work_on_tickets(tickets: &Table<Ticket>) -> Result<()> {
     for id in 1..=6 {
         tickets.insert(&ticket(id, id)).await?;
     }
@@ -193,7 +195,7 @@ async fn work_on_tickets(tickets: &IndexedTable<Ticket>) -> Result<()> {
         .move_to(Ticket::key("no", 3)?, tickets, Ticket::key("se", 3)?)
         .await?;
     assert!(tickets.delete_if_exists(Ticket::key("no", 4)?).await?);
-    let two = tickets.get_existing(Ticket::key("no", 2)?).await?;
+    let two = tickets.get_existing_stored(Ticket::key("no", 2)?).await?;
     tickets.replace_stored(&two, &ticket(2, 4)).await?;
     tickets.insert(&ticket(7, 2)).await?;
     for taken in [ticket(8, 2), ticket(8, 3)] {
@@ -209,9 +211,8 @@ async fn work_on_tickets(tickets: &IndexedTable<Ticket>) -> Result<()> {
     Ok(())
 }
 
-async fn open<T: IndexedEntity>(h: &Harness, table: &TableName) -> IndexedTable<T> {
-    let opened =
-        IndexedTable::open(h.store().clone(), table.clone(), IndexOptions::default()).await;
+async fn open<T: TableEntity>(h: &Harness, table: &TableName) -> Table<T> {
+    let opened = open_table(h.store().clone(), table.clone(), IndexOptions::default()).await;
     opened.expect("indexes that make sense")
 }
 
@@ -305,7 +306,8 @@ async fn scrub(h: &Harness, table: &TableName, indexes: usize, entities: usize) 
         assert_eq!(found.taken_keys, 0, "{}", index.id());
     }
     assert_eq!(
-        Table::<Entity>::new(store, table.clone())?
+        Database::new(store)
+            .view::<Entity>(table.clone())?
             .query()
             .count()
             .await?,
@@ -334,15 +336,25 @@ pub(crate) async fn programs_of_three_types_share_a_table(h: &Harness) {
     );
     let moved = customers
         .entities()
-        .move_to(&from, customers.entities(), &to)
+        .await
+        .expect("an open table")
+        .move_to(
+            &from,
+            customers.entities().await.expect("an open table"),
+            &to,
+        )
         .await;
     moved.expect("a ticket");
     let old = customers
         .entities()
+        .await
+        .expect("an open table")
         .get_existing(&by_key(Order::key("no", 1).map(Into::into)))
         .await;
     customers
         .entities()
+        .await
+        .expect("an open table")
         .delete(&old.expect("an order"))
         .await
         .expect("no other writer");
@@ -377,13 +389,12 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
-    let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let orders = IndexedTable::<Order>::open(store.clone(), table.clone(), options())
-        .await
-        .expect("a table");
-    let tickets = IndexedTable::<Ticket>::open(store, table.clone(), options())
-        .await
-        .expect("a table");
+    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
+    let db = Database::with_options(store, options);
+    let orders = db.table::<Order>(table.clone()).expect("a table");
+    let tickets = db.table::<Ticket>(table.clone()).expect("a table");
+    orders.declare().await.expect("indexes that make sense");
+    tickets.declare().await.expect("indexes that make sense");
     let line = |line| Line {
         region: "no".to_owned(),
         order: 1,
@@ -401,19 +412,13 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(1, 1)).expect("an order");
     group
-        .of_plain::<Line>()
-        .expect("a plain type")
         .insert(&line(1))
         .expect("a line")
         .insert(&line(2))
         .unwrap();
-    group
-        .of_plain::<Stock>()
-        .expect("a plain type")
-        .insert(&stock(9))
-        .expect("the stock");
+    group.insert(&stock(9)).expect("the stock");
     let committed = group.commit().await.expect("new entities");
-    assert_eq!(committed.written.len(), 4);
+    assert_eq!(committed.len(), 4);
     assert_eq!(meter.total() - before, 1);
 
     // The ticket has remote entries: the group costs as many requests as the insert of the ticket.
@@ -422,58 +427,38 @@ pub(crate) async fn a_group_holds_several_types(h: &Harness) {
     let alone = meter.total() - before;
     let stock_key = || Stock::key("no", "bolt").expect("a legal key");
     let read = orders
-        .get_plain::<Stock>(stock_key())
+        .view::<Stock>()
+        .expect("a view")
+        .get_stored(stock_key())
         .await
         .expect("a read")
         .expect("the stock");
     let before = meter.total();
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(2, 2)).expect("an order");
-    group
-        .of(&tickets)
-        .expect("another type")
-        .insert(&ticket(2, 2))
-        .expect("a ticket");
-    group
-        .of_plain::<Stock>()
-        .expect("a plain type")
-        .replace_stored(&read, &stock(8))
-        .expect("the stock");
+    group.insert(&ticket(2, 2)).expect("a ticket");
+    group.replace_stored(&read, &stock(8)).expect("the stock");
     let committed = group.commit().await.expect("new entities");
     let cost = meter.total() - before;
-    assert_eq!(
-        committed.entries,
-        Entries::Applied,
-        "one read for each further entity"
-    );
+    assert!(committed.iter().all(|written| !written.pending));
     assert_eq!(cost, alone + 2, "one read for each further entity");
     scrub(h, &table, 4, 7).await.expect("indexes in step");
 
     // A refused group writes nothing. The stock was read before.
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(3, 3)).expect("an order");
-    group
-        .of(&tickets)
-        .expect("another type")
-        .insert(&ticket(3, 3))
-        .expect("a ticket");
-    group
-        .of_plain::<Stock>()
-        .expect("a plain type")
-        .replace_stored(&read, &stock(7))
-        .expect("the stock");
+    group.insert(&ticket(3, 3)).expect("a ticket");
+    group.replace_stored(&read, &stock(7)).expect("the stock");
     assert!(group.commit().await.unwrap_err().is_precondition_failed());
     // A group with a taken unique value writes nothing, too.
     let mut group = orders.group(Order::partition("no").expect("a legal key"));
     group.insert(&order(3, 3)).expect("an order");
-    group
-        .of(&tickets)
-        .expect("another type")
-        .insert(&ticket(3, 1))
-        .expect("a ticket");
+    group.insert(&ticket(3, 1)).expect("a ticket");
     assert!(group.commit().await.unwrap_err().is_unique_violation());
     let left = orders
-        .get_plain::<Stock>(stock_key())
+        .view::<Stock>()
+        .expect("a view")
+        .get_stored(stock_key())
         .await
         .expect("a read")
         .expect("the stock");

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use futures_util::TryStreamExt as _;
 use table_core::model::{ETag, Entity, IfMatch};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::limits::{BINARY_BYTES, STRING_UNITS};
+use table_patterns::Database;
 use table_patterns::changes::ChangeTable;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
@@ -183,22 +185,26 @@ macro_rules! check_merge {
 pub(super) async fn every_handle_reads_and_shortens_long_values(harness: &Harness) {
     let store = || Arc::clone(harness.store());
     let table = harness.table().await;
-    let plain = Table::<Plain>::new(store(), table.name().clone()).expect("a table");
+    let plain = Database::new(store())
+        .table::<Plain>(table.name().clone())
+        .expect("a table");
     check!(table: plain, Plain, 1);
     check_merge!(table: plain, Plain);
     let table = harness.table().await;
-    let typed = Table::<Typed>::new(store(), table.name().clone()).expect("a table");
+    let typed = Database::new(store())
+        .table::<Typed>(table.name().clone())
+        .expect("a table");
     check!(table: typed, Typed, 1);
     check_merge!(table: typed, Typed);
 
     let table = harness.missing_table();
     let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let indexed = IndexedTable::<Indexed>::open(store(), table.name().clone(), options())
+    let indexed = open_table::<Indexed>(store(), table.name().clone(), options())
         .await
         .expect("a table");
     check!(table: indexed, Indexed, 2);
     let table = harness.missing_table();
-    let remote = IndexedTable::<Remote>::open(store(), table.name().clone(), options())
+    let remote = open_table::<Remote>(store(), table.name().clone(), options())
         .await
         .expect("a table");
     check!(table: remote, Remote, 2);
@@ -226,8 +232,7 @@ pub(super) async fn every_handle_reads_and_shortens_long_values(harness: &Harnes
 pub(super) async fn an_entry_has_every_part(harness: &Harness) {
     let name = harness.unused_name();
     let indexed =
-        IndexedTable::<Indexed>::open(Arc::clone(harness.store()), name, IndexOptions::default())
-            .await;
+        open_table::<Indexed>(Arc::clone(harness.store()), name, IndexOptions::default()).await;
     let indexed = indexed.expect("a new table");
     let long = Indexed::new(5 * HALF, Some(BINARY_BYTES + 1), 1);
     indexed.insert(&long).await.expect("an insert");
@@ -303,8 +308,9 @@ pub(super) async fn wide_values_are_in_several_rows(harness: &Harness) {
 /// Values beyond one row are refused before anything is written. A row with a damaged value is one error of one row.
 pub(super) async fn damaged_and_excessive_values_are_errors_of_one_row(harness: &Harness) {
     let table = harness.table().await;
-    let reports =
-        Table::<Plain>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let reports = Database::new(Arc::clone(harness.store()))
+        .table::<Plain>(table.name().clone())
+        .expect("a table");
     let error = reports
         .insert(&Plain::new(1, Some(17 * BINARY_BYTES), 1))
         .await

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::open_table;
 use table_core::model::{Entity, Key, Ticks};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::Table;
+use table_patterns::index::{IndexOptions, ScrubMode};
 
 use crate::Harness;
 
@@ -45,15 +47,15 @@ fn employee(id: u32, office: &str, salary: i64) -> Employee {
     }
 }
 
-async fn open(harness: &Harness) -> IndexedTable<Employee> {
+async fn open(harness: &Harness) -> Table<Employee> {
     let (store, name) = (Arc::clone(harness.store()), harness.unused_name());
-    IndexedTable::open(store, name, IndexOptions::default())
+    open_table(store, name, IndexOptions::default())
         .await
         .expect("a new table")
 }
 
 /// Compares the summary of an office, and of the department, with the employees that are left.
-async fn check(employees: &IndexedTable<Employee>, all: &[Employee], what: &str) {
+async fn check(employees: &Table<Employee>, all: &[Employee], what: &str) {
     for office in ["Oslo", "Rome"] {
         let of = employees
             .by(Employee::by_office("Sales").office(office))
@@ -188,11 +190,15 @@ pub(super) async fn typed_summaries_follow_every_write(harness: &Harness) {
 
     employees
         .entities()
+        .await
+        .expect("an open table")
         .scrub("office", ScrubMode::Repair)
         .await
         .expect("a scrub");
     let found = employees
         .entities()
+        .await
+        .expect("an open table")
         .scrub("office", ScrubMode::Report)
         .await
         .expect("a scrub");
@@ -205,11 +211,15 @@ pub(super) async fn typed_summaries_follow_every_write(harness: &Harness) {
 
     employees
         .entities()
+        .await
+        .expect("an open table")
         .drop_index("office")
         .await
         .expect("a drop");
     employees
         .entities()
+        .await
+        .expect("an open table")
         .build("office")
         .expect("a declared index")
         .run()
@@ -270,7 +280,7 @@ pub(super) async fn mistakes_in_summaries_are_errors(harness: &Harness) {
     );
     assert_eq!(nothing.min(Employee::SALARY).expect("none"), None);
 
-    let entities = employees.entities();
+    let entities = employees.entities().await.expect("an open table");
     let wrong = entities
         .summary("office", &Key::new("Sales", "ofice_Oslo").expect("a key"))
         .await;
@@ -325,10 +335,7 @@ pub(super) async fn mistakes_in_summaries_are_errors(harness: &Harness) {
     );
 
     // Another client sees the count and the sum as numbers, and the smallest and largest values as text.
-    let (table, key) = (
-        employees.table(),
-        Key::new("Sales", "office_Oslo").expect("a key"),
-    );
+    let (table, key) = (&employees, Key::new("Sales", "office_Oslo").expect("a key"));
     let row: Entity = table
         .store()
         .get(table.name(), &key, None)

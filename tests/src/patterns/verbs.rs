@@ -9,17 +9,17 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Position, Query};
 use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
-use table_core::typed::{SerdeTable, Table, TableEntity as _};
+use table_core::typed::{SerdeTable, TableEntity as _};
+use table_patterns::Table;
 use table_patterns::changes::ChangeTable;
-use table_patterns::index::IndexedTable;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::handles::{
-    BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Verbs,
-    Wider, WithEntries, World,
+    BOOK, Cell, GroupOf, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Verbs,
+    Wider, World,
 };
 use crate::Harness;
 use crate::wrappers::HookedStore;
@@ -29,9 +29,9 @@ macro_rules! every_handle {
     ($harness:expr, $check:ident) => {
         $check::<Table<Untyped>>($harness).await;
         $check::<Table<Typed>>($harness).await;
-        $check::<Group>($harness).await;
-        $check::<IndexedTable<Indexed>>($harness).await;
-        $check::<WithEntries>($harness).await;
+        $check::<GroupOf<Typed>>($harness).await;
+        $check::<Table<Indexed>>($harness).await;
+        $check::<GroupOf<Indexed>>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
         $check::<LargeTable<Large>>($harness).await;
         $check::<LargeTable<LargeIndexed>>($harness).await;
@@ -896,12 +896,12 @@ pub fn documented_verbs() -> String {
             <Table<Typed> as Verbs>::NAME,
             <Table<Typed> as Verbs>::CELLS,
         ),
-        (Group::NAME, Group::CELLS),
+        (GroupOf::<Typed>::NAME, GroupOf::<Typed>::CELLS),
         (
-            <IndexedTable<Indexed> as Verbs>::NAME,
-            <IndexedTable<Indexed> as Verbs>::CELLS,
+            <Table<Indexed> as Verbs>::NAME,
+            <Table<Indexed> as Verbs>::CELLS,
         ),
-        (WithEntries::NAME, WithEntries::CELLS),
+        (GroupOf::<Indexed>::NAME, GroupOf::<Indexed>::CELLS),
         (
             <WideTable<Wider> as Verbs>::NAME,
             <WideTable<Wider> as Verbs>::CELLS,

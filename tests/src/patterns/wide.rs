@@ -7,7 +7,8 @@ use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMet
 use table_core::model::{EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, ValueRef};
 use table_core::query::Query;
 use table_core::store::{OperationKind, TableStore, TableStoreExt};
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::TableEntity;
+use table_patterns::Database;
 use table_patterns::wide::{WideEntities, WideTable};
 use tokio::task::JoinSet;
 
@@ -109,7 +110,9 @@ pub(crate) async fn one_request_writes_and_one_reads_an_entity(harness: &Harness
             .to_string()
             .contains("partition")
     );
-    let typed = Table::<Entity>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let typed = Database::new(table.store().clone())
+        .view::<Entity>(table.name().clone())
+        .expect("a table");
     assert_eq!(typed.query().all().await.expect("rows"), []);
 }
 

@@ -1,5 +1,5 @@
-//! Rows of a plain program over which another program has declared indexes: every path of a program that does not know them is refused
-//! with nothing written, and what writes all the same (`unmanaged`, `write_indexed`) the next scrub finds and repairs.
+//! Rows of a program whose type has no index, over which another program has declared indexes: a table maintains them, every other path is
+//! refused with nothing written, and what writes all the same (`ignoring_indexes`, `write_indexed`) the next scrub finds and repairs.
 
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -8,18 +8,20 @@ use table_core::prelude::*;
 use table_core::query::Filter;
 use table_core::store::Result;
 use table_patterns::bulk::{
-    BulkOptions, BulkSummary, BulkWriter, Unchanged, delete_partition, delete_where, operations,
+    BulkOptions, BulkSummary, BulkTable as _, BulkWriter, Unchanged, delete_partition,
+    delete_where, operations,
 };
 use table_patterns::heterogeneous::modify;
 use table_patterns::index::{ScrubMode, ScrubReport};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
+use table_patterns::{Database, Table};
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
 use crate::world::{
     Backends, Beside, Handle as _, Indexed, Plain, Spread, TABLE, Thing as _, Unique, Upkeep as _,
-    Wide, World,
+    Wide, World, declared,
 };
 
 type Declared = Beside<Table<Plain>, Indexed>;
@@ -45,6 +47,11 @@ macro_rules! on {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_table_maintains_the_indexes_of_others() {
+                maintained(BACKENDS).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn unmanaged_writes() {
                 repaired(BACKENDS).await;
             }
@@ -65,11 +72,13 @@ on! {
 }
 
 fn plain(world: &World) -> Table<Plain> {
-    Table::new(world.store.clone(), world.table(TABLE)).unwrap()
+    Database::new(world.store.clone())
+        .table(world.table(TABLE))
+        .unwrap()
 }
 
 fn unmanaged(world: &World) -> Table<Plain> {
-    plain(world).unmanaged()
+    plain(world).ignoring_indexes()
 }
 
 fn key<T>(r: u32) -> EntityKey<T> {
@@ -110,8 +119,41 @@ async fn delete_all(world: &World, options: BulkOptions) -> Result<()> {
         .map(drop)
 }
 
-/// Nothing of these is written: the error says that an index is there, and what to use.
-const PATHS: &[Path] = paths! {
+/// These write the entries of indexes that their program does not define.
+const MAINTAINED: &[Path] = paths! {
+    "replace": |w| async move {
+        let table = plain(&w);
+        let version = table.get_existing_stored(key(1)).await?.etag().clone();
+        table.replace_if(&renamed(), version).await
+    };
+    "replace_stored": |w| async move {
+        let table = plain(&w);
+        let stored = table.get_existing_stored(key(1)).await?;
+        table.replace_stored(&stored, &renamed()).await
+    };
+    "delete_stored": |w| async move {
+        let table = plain(&w);
+        let stored = table.get_existing_stored(key(1)).await?;
+        table.delete_stored(&stored).await
+    };
+    "move_to": |w| async move {
+        let table = plain(&w);
+        table.move_to(key(1), &table, key(3)).await
+    };
+    "a set of updates": |w| async move {
+        let rename = |thing: &mut Plain| {
+            thing.rename();
+            Ok(())
+        };
+        plain(&w).query().partition(Plain::partition("p")?).update(rename).await
+    };
+    "a set of deletes": |w| async move {
+        plain(&w).query().partition(Plain::partition("p")?).delete().await
+    };
+    "inserts in bulk": |w| async move {
+        let inserts = stream::iter([Plain::new("p", 2), Plain::new("p", 3)]);
+        plain(&w).bulk().insert_all(inserts).await.and_then(BulkSummary::into_result)
+    };
     "insert": |w| plain(&w).insert(&Plain::new("p", 2));
     "upsert": |w| plain(&w).upsert(&renamed());
     "replace_if": |w| plain(&w).replace_if(&renamed(), IfMatch::Any);
@@ -127,6 +169,10 @@ const PATHS: &[Path] = paths! {
         group.delete(key::<Plain>(1), IfMatch::Any)?;
         group.commit().await
     };
+};
+
+/// Nothing of these is written: the error says that an index is there, and what to use.
+const PATHS: &[Path] = paths! {
     "modify": |w| async move {
         let table = plain(&w);
         let another = |_: &Entity| Ok([("name", "another")].into_iter().collect::<Properties>());
@@ -149,6 +195,18 @@ const PATHS: &[Path] = paths! {
     };
 };
 
+async fn maintained(backends: Backends) {
+    for (name, write) in MAINTAINED {
+        let world = World::new(backends, false).await;
+        let own = Declared::open(&world).await;
+        own.put(&Plain::new("p", 1)).await.unwrap();
+        let before = world.rows().await;
+        write(world.clone()).await.expect(name);
+        assert_ne!(world.rows().await, before, "{name} wrote nothing");
+        own.check().await;
+    }
+}
+
 async fn refused(backends: Backends) {
     let world = World::new(backends, false).await;
     let own = Declared::open(&world).await;
@@ -157,7 +215,7 @@ async fn refused(backends: Backends) {
     for (name, write) in PATHS {
         let error = write(world.clone()).await.expect_err(name).to_string();
         let id = Indexed::SCHEMA.indexes[0].id();
-        let instead = ["IndexedTable`", "keep them in a table of their own"];
+        let instead = ["Table`", "keep them in a table of their own"];
         let names = instead.iter().any(|instead| error.contains(instead));
         assert!(error.contains(&id) && names, "{name}: {error}");
         assert_eq!(world.rows().await, before, "{name} wrote something");
@@ -172,14 +230,7 @@ async fn refused(backends: Backends) {
     let slices =
         TimeSlices::<Plain>::new(world.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
     let slice = slices.table_for(Ticks::MIN).await.unwrap();
-    slice.create_if_missing().await.unwrap();
-    let options = table_patterns::index::IndexOptions::default();
-    let declaring = table_patterns::index::IndexedTable::<Indexed>::open(
-        world.store.clone(),
-        slice.name().clone(),
-        options,
-    );
-    let declaring = declaring.await.unwrap();
+    let declaring: Table<Indexed> = declared(&world, slice.name().clone()).await.unwrap();
     let error = slices
         .insert(&Plain::new("p", 1))
         .await
@@ -225,7 +276,7 @@ async fn repaired(backends: Backends) {
         write(world.clone()).await.expect(name);
         let mut found = 0;
         for index in Indexed::SCHEMA.indexes {
-            let entities = own.declaring.entities();
+            let entities = own.declaring.entities().await.expect("an open table");
             let reported = entities
                 .scrub(&index.name, ScrubMode::Report)
                 .await
@@ -248,7 +299,7 @@ async fn taken(backends: Backends) {
     let own = Beside::<Table<Plain>, Unique>::open(&world).await;
     own.put(&Plain::new("p", 1)).await.unwrap();
     unmanaged(&world).insert(&named(2, "name1")).await.unwrap();
-    let entities = own.declaring.entities();
+    let entities = own.declaring.entities().await.expect("an open table");
     for mode in [ScrubMode::Report, ScrubMode::Repair, ScrubMode::Report] {
         let found = entities.scrub("name", mode).await.unwrap();
         assert_eq!(found.taken_keys, 1, "{mode:?}");

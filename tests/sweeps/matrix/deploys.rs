@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use conformance::open_table;
 use fastrand::Rng;
 use futures_util::future::join_all;
 use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
@@ -20,7 +21,8 @@ use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_embedded::EmbeddedStore;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::Table;
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::{Clearing, Timing};
 use tokio::time::{sleep, timeout};
 
@@ -33,9 +35,7 @@ const VALUES: [&str; 6] = ["k", "l", "m", "n", "o", "p"];
 /// What no version knows.
 const UNKNOWN: &str = "Unknown";
 
-trait Program:
-    IndexedEntity + TableEntity<Patch: Send + Sync> + Clone + Debug + Send + 'static
-{
+trait Program: TableEntity + TableEntity<Patch: Send + Sync> + Clone + Debug + Send + 'static {
     /// Whether it counts its changes in a property that version N does not know.
     const ADDS: bool;
 
@@ -253,8 +253,8 @@ fn options() -> IndexOptions {
     options
 }
 
-async fn open<P: Program>(store: impl TableStore) -> Result<IndexedTable<P>> {
-    IndexedTable::open(store, TABLE, options()).await
+async fn open<P: Program>(store: impl TableStore) -> Result<Table<P>> {
+    open_table(store, TABLE, options()).await
 }
 
 /// A store as one process has it: requests fail, answers are lost, and sometimes the process dies.
@@ -337,8 +337,8 @@ async fn in_time<T>(dies: Option<Duration>, done: impl Future<Output = T>) -> Op
     }
 }
 
-async fn perform<P: Program>(people: &IndexedTable<P>, deed: Deed) -> Result<()> {
-    let entities = people.entities();
+async fn perform<P: Program>(people: &Table<P>, deed: Deed) -> Result<()> {
+    let entities = people.entities().await?;
     let drop_before = async |name| {
         let id = id_before(name);
         match entities
@@ -367,7 +367,12 @@ async fn found(store: &Arc<dyn TableStore>) -> Result<()> {
     let people = open::<Before>(store.clone()).await?;
     for (id, value) in STEADY.iter().zip(VALUES) {
         let entity = Before::new(id, value).to_entity()?.with(UNKNOWN, 7);
-        people.entities().insert(entity).await?;
+        people
+            .entities()
+            .await
+            .expect("an open table")
+            .insert(entity)
+            .await?;
     }
     Ok(())
 }
@@ -411,12 +416,16 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
     for _ in 0..2 {
         older
             .entities()
+            .await
+            .expect("an open table")
             .journal()
             .sweep(&[table()], Duration::ZERO)
             .await
             .unwrap();
         newer
             .entities()
+            .await
+            .expect("an open table")
             .journal()
             .sweep(&[table()], Duration::ZERO)
             .await
@@ -471,7 +480,13 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
         );
         assert_eq!(held(UNKNOWN), 7, "what no version knows of {id}");
     }
-    let declared = newer.entities().declared().await.unwrap();
+    let declared = newer
+        .entities()
+        .await
+        .expect("an open table")
+        .declared()
+        .await
+        .unwrap();
     for own in P::SCHEMA.indexes {
         assert!(
             declared.iter().any(|index| index.id() == own.id()),
@@ -483,6 +498,8 @@ async fn judge<P: Program>(store: &Arc<dyn TableStore>, told: &Told, deed: Deed)
         assert_eq!(index.state, IndexState::Readable, "{}", index.id());
         let found = newer
             .entities()
+            .await
+            .expect("an open table")
             .scrub(&index.id(), ScrubMode::Report)
             .await
             .unwrap();

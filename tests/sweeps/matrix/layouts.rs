@@ -5,11 +5,13 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use conformance::open_table;
 use futures_util::stream;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
-use table_core::typed::{EntriesOf, IndexedEntity};
+use table_core::typed::PlainTable;
+use table_core::typed::{EntriesOf, TableEntity};
 use table_encryption::Keys;
 use table_patterns::bulk::{
     BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where,
@@ -18,13 +20,14 @@ use table_patterns::bulk::{
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Mover, Moves as _, Place, Resources, TransactionProgress,
 };
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Acknowledge;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::queue::TableQueue;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
+use table_patterns::{Database, Table};
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
 use crate::world::{
@@ -234,11 +237,11 @@ macro_rules! matrix {
 
 matrix! {
     plain_rows: PLAIN, Table<Plain>, Table<SealedPlain>;
-    indexed: INDEXED, IndexedTable<Indexed>, IndexedTable<SealedIndexed>;
-    unique: UNIQUE, IndexedTable<Unique>, IndexedTable<SealedUnique>;
+    indexed: INDEXED, Table<Indexed>, Table<SealedIndexed>;
+    unique: UNIQUE, Table<Unique>, Table<SealedUnique>;
     declared: DECLARED, Beside<Table<Plain>, Indexed>, Beside<Table<SealedPlain>, SealedIndexed>;
     declared_unique: DECLARED, Beside<Table<Plain>, Unique>, Beside<Table<SealedPlain>, SealedUnique>;
-    declared_later: DECLARED_LATER, Beside<IndexedTable<Older>, Indexed>, Beside<IndexedTable<SealedOlder>, SealedIndexed>;
+    declared_later: DECLARED_LATER, Beside<Table<Older>, Indexed>, Beside<Table<SealedOlder>, SealedIndexed>;
     large: LARGE, LargeTable<Large>, LargeTable<SealedLarge>;
     large_sealed: LARGE, LargeTable<OpenBlobs>, LargeTable<SealedBlobs>;
     large_indexed: LARGE_INDEXED, LargeTable<LargeIndexed>, LargeTable<SealedLargeIndexed>;
@@ -312,13 +315,13 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
     let typed = async {
-        Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?
+        PlainTable::<H::Of>::new(world.store.clone(), world.table(TABLE))?
             .insert(&one)
             .await
     };
     if expect(
         &world,
-        &format!("{layout}: Table::insert"),
+        &format!("{layout}: PlainTable::insert"),
         row.typed_table,
         typed,
     )
@@ -329,7 +332,7 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
 
     // A group of a table of entities of any type.
     let group = async {
-        let all = Table::<Entity>::new(world.store.clone(), world.table(TABLE))?;
+        let all = PlainTable::<Entity>::new(world.store.clone(), world.table(TABLE))?;
         let mut group = all.group(PartitionKey::new("p")?);
         group.insert(&two)?;
         group.commit().await
@@ -384,7 +387,7 @@ async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let own = H::open(&world).await;
     own.put(&one).await.unwrap();
     let upgrade = async {
-        Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?
+        PlainTable::<H::Of>::new(world.store.clone(), world.table(TABLE))?
             .upgrade_all()
             .await
     };
@@ -651,7 +654,7 @@ async fn unencrypted<H: Handle>(backends: Backends) {
     };
     expect(&raw, "without encryption", Refused("encrypt"), written).await;
     let group = async {
-        let all = Table::<Entity>::new(raw.store.clone(), raw.table(TABLE))?;
+        let all = Database::new(raw.store.clone()).view::<Entity>(raw.table(TABLE))?;
         let mut group = all.group(PartitionKey::new("p")?);
         group.insert(&H::Of::new("p", 3))?;
         group.commit().await
@@ -800,7 +803,7 @@ async fn slices(backends: Backends) {
     let (store, days) = (|| world.store.clone(), world.table("Days").to_string());
     let indexed = TimeSlices::<Indexed>::new(store(), &days, Every::Day, |_| Ticks::MIN);
     let error = indexed.unwrap_err().to_string();
-    for part in ["a family of tables", "the index 'name'", "`IndexedTable`"] {
+    for part in ["a family of tables", "the index 'name'", "`Table`"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(TimeSlices::<Large>::new(store(), &days, Every::Day, |_| Ticks::MIN).is_err());
@@ -869,8 +872,7 @@ async fn large_lookups(backends: Backends) {
     }
     let world = World::new(backends, false).await;
     let (store, name) = (|| world.store.clone(), world.table(TABLE));
-    let opened =
-        IndexedTable::<LargeIndexed>::open(store(), name.clone(), IndexOptions::default()).await;
+    let opened = open_table::<LargeIndexed>(store(), name.clone(), IndexOptions::default()).await;
     assert!(opened.unwrap_err().to_string().contains("LargeTable"));
     let opened = LargeTable::<LargeIndexed>::new(store(), name, world.blobs.clone());
     assert!(opened.unwrap_err().to_string().contains("LargeTable::open"));
@@ -879,7 +881,7 @@ async fn large_lookups(backends: Backends) {
 
 async fn found_by_index<T, E>(world: &World, entries: E)
 where
-    T: Thing + IndexedEntity,
+    T: Thing + TableEntity,
     E: EntriesOf<T> + Clone,
     LargeTable<T>: Handle<Of = T>,
 {

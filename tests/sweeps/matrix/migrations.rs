@@ -5,13 +5,16 @@
 use std::sync::{Arc, Mutex};
 
 use conformance::SmallPageStore;
+use conformance::open_table;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::model::{Entity, ValueRef};
 use table_core::prelude::*;
 use table_core::store::OperationKind;
+use table_core::typed::PlainTable;
 use table_core::typed::{Upgrade, UpgradeCursor, UpgradeReport};
 use table_encryption::Keys;
-use table_patterns::index::{Index, IndexedEntities, IndexedTable, Placement, ScrubMode};
+use table_patterns::index::{Index, IndexedEntities, Placement, ScrubMode};
+use table_patterns::{Database, Table};
 
 use crate::backends::{Embedded, Memory};
 use crate::programs::{Program, Subject as _};
@@ -201,7 +204,7 @@ async fn declared(backends: Backends) {
         4
     );
 
-    let newest = <Table<plain::V3> as Program>::open(&world).await.unwrap();
+    let newest = PlainTable::<plain::V3>::new(store(), table.clone()).unwrap();
     let before = world.rows().await;
     let plan = newest.upgrade().plan().await.unwrap();
     assert_eq!((plan.older(), plan.failed), (4, 0), "{plan:?}");
@@ -213,11 +216,19 @@ async fn declared(backends: Backends) {
         "a refused upgrade wrote something"
     );
 
-    let newest = IndexedTable::<indexed::V3>::open(store(), table, world.options.clone())
+    let newest = open_table::<indexed::V3>(store(), table, world.options.clone())
         .await
         .unwrap();
     for index in ["tag", "full", "sole", "copy"] {
-        newest.entities().build(index).unwrap().run().await.unwrap();
+        newest
+            .entities()
+            .await
+            .expect("an open table")
+            .build(index)
+            .unwrap()
+            .run()
+            .await
+            .unwrap();
     }
     let done = newest.upgrade().run().await.unwrap();
     assert_eq!((done.upgraded, done.failed), (4, 0), "{done:?}");
@@ -249,7 +260,9 @@ where
     let strict = open.sealed(Keys::new(kek(1)), |builder, _| builder);
     let newest = C::open(&strict).await.unwrap();
     // The program from before declares nothing: its rows have no marks.
-    let table = Table::<Entity>::new(open.store.clone(), open.table(TABLE)).unwrap();
+    let table = Database::new(open.store.clone())
+        .view::<Entity>(open.table(TABLE))
+        .unwrap();
     for r in 1..=3 {
         let row = A::Of::new(r).to_entity().unwrap();
         table
@@ -301,8 +314,8 @@ where
 macro_rules! encrypted {
     ($($store:ident: $backend:expr;)*) => {
         mod values_from_before_their_encryption {
-            use table_core::typed::Table;
-            use table_patterns::index::IndexedTable;
+
+            use table_patterns::Table;
 
             use super::{Backends, encrypted};
             use crate::revisions::{indexed, plain, sealed_indexed, sealed_plain};
@@ -311,7 +324,7 @@ macro_rules! encrypted {
             async fn $store() {
                 const BACKENDS: Backends = || Box::new($backend);
                 encrypted::<Table<plain::V1>, Table<sealed_plain::V3>>(BACKENDS).await;
-                encrypted::<IndexedTable<indexed::V1>, IndexedTable<sealed_indexed::V3>>(BACKENDS).await;
+                encrypted::<Table<indexed::V1>, Table<sealed_indexed::V3>>(BACKENDS).await;
             })*
         }
     };

@@ -1,8 +1,7 @@
 //! Two programs that store one type in one table in different layouts. The second program to write is refused before
 //! anything is written, or both can write, or the first one is refused from then on.
 
-use table_core::prelude::*;
-use table_patterns::index::IndexedTable;
+use table_patterns::Table;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
@@ -61,7 +60,7 @@ pairs! {
     plain: Table<Plain>, [
         Writes, Extends, TakesOver("with large values of text in blobs"), Extends, TakesOver("wide entities"), TakesOver("4 buckets"),
     ];
-    indexed: IndexedTable<Indexed>, [INDEX, Writes, INDEX, Refused("uses the property 'text'"), INDEX, INDEX];
+    indexed: Table<Indexed>, [Writes, Writes, INDEX, Refused("uses the property 'text'"), INDEX, INDEX];
     large: LargeTable<Large>, [BLOBS, BLOBS, Writes, Extends, ONE_ROW, ONE_ROW];
     large_and_indexed: LargeTable<LargeIndexed>, [BLOBS, BLOBS, INDEX, Writes, INDEX, INDEX];
     wide: WideTable<Wide>, [WIDE, WIDE, WIDE, WIDE, Writes, WIDE];
@@ -71,7 +70,7 @@ pairs! {
 async fn programs<A: Handle>(backends: Backends, second: [Second; 6]) {
     let [plain, indexed, large, large_indexed, wide, spread] = second;
     pair::<A, Table<Plain>>(backends, plain).await;
-    pair::<A, IndexedTable<Indexed>>(backends, indexed).await;
+    pair::<A, Table<Indexed>>(backends, indexed).await;
     pair::<A, LargeTable<Large>>(backends, large).await;
     pair::<A, LargeTable<LargeIndexed>>(backends, large_indexed).await;
     pair::<A, WideTable<Wide>>(backends, wide).await;

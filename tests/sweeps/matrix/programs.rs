@@ -119,11 +119,16 @@ macro_rules! programs {
             |got| got
         );
     };
-    (Indexed [$($of:ty),*]) => {
+    (Table [$($of:ty),*]) => {
         $crate::programs::program!(
-            IndexedTable [$($of),*],
-            |w| IndexedTable::open(w.store.clone(), w.table(TABLE), w.options.clone()).await,
-            |got| got.into_inner()
+            Table [$($of),*],
+            |w| {
+                let db = table_patterns::Database::with_options(w.store.clone(), w.options.clone());
+                let table = db.table(w.table(TABLE))?;
+                table.declare().await?;
+                Ok(table)
+            },
+            |got| got
         );
     };
     (Wide [$($of:ty),*]) => {

@@ -4,12 +4,14 @@
 
 use std::sync::Arc;
 
+use conformance::open_table;
 use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::Database;
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -194,8 +196,8 @@ macro_rules! every_verb {
 async fn plain_tables() {
     use plain::{V1, V2, V3, key, second, third};
     let (store, meter) = store();
-    let newer = Table::<V3>::new(store.clone(), TABLE).unwrap();
-    newer.create_if_missing().await.unwrap();
+    let newer = Database::new(store.clone()).table::<V3>(TABLE).unwrap();
+    newer.declare().await.unwrap();
     let (older, oldest) = (newer.view::<V2>().unwrap(), newer.view::<V1>().unwrap());
     let row = async || {
         store
@@ -270,8 +272,8 @@ async fn plain_tables() {
 async fn a_row_that_names_no_reader() {
     use plain::{V2, V3, key, second, third};
     let (store, _) = store();
-    let newer = Table::<V3>::new(store.clone(), TABLE).unwrap();
-    newer.create_if_missing().await.unwrap();
+    let newer = Database::new(store.clone()).table::<V3>(TABLE).unwrap();
+    newer.declare().await.unwrap();
     let mut row = third().to_entity().unwrap();
     row.properties_mut().remove("EntityReader");
     store
@@ -302,15 +304,15 @@ async fn a_row_that_names_no_reader() {
 async fn indexed_tables() {
     use indexed::{V2, V3, key, second, third};
     let (store, _) = store();
-    let newer = IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local())
+    let newer = open_table::<V3>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
-    let older = IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local())
+    let older = open_table::<V2>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     let row = async || {
         store
-            .get(newer.table().name(), key::<V2>().key(), None)
+            .get(newer.name(), key::<V2>().key(), None)
             .await
             .unwrap()
             .unwrap()
@@ -327,7 +329,7 @@ async fn indexed_tables() {
         .merge(key(), &V2::patch().text("merged"), IfMatch::Any)
         .await
         .unwrap();
-    let mut read = older.get_existing(key()).await.unwrap();
+    let mut read = older.get_existing_stored(key()).await.unwrap();
     let set = |v: &mut V2| {
         (v.name, v.shown) = ("stored".into(), Some(5));
         Ok(())
@@ -343,6 +345,8 @@ async fn indexed_tables() {
     assert_eq!(found, [Shown { shown: Some(5) }]);
     let entries = newer
         .entities()
+        .await
+        .expect("an open table")
         .scrub("later", ScrubMode::Report)
         .await
         .unwrap();
@@ -351,6 +355,8 @@ async fn indexed_tables() {
     assert_eq!(entries.dangling, 0);
     let entries = newer
         .entities()
+        .await
+        .expect("an open table")
         .scrub("name", ScrubMode::Report)
         .await
         .unwrap();

@@ -2,7 +2,7 @@
 //! `full`. Version 3 adds `later`, and version 2 can read it.
 
 use table_core::prelude::*;
-use table_patterns::index::IndexedTable;
+use table_patterns::Table;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
@@ -192,7 +192,7 @@ layouts!(spread, sealed_spread, [entity(type = "Thing")], [], [], [], partition_
 layouts!(wide, sealed_wide, [entity(type = "Thing", wide)], [], [], [], partition_key, []);
 
 programs!(Table [plain::V1, plain::V2, plain::V3, sealed_plain::V1, sealed_plain::V2, sealed_plain::V3]);
-programs!(Indexed [indexed::V1, indexed::V2, indexed::V3, sealed_indexed::V1, sealed_indexed::V2, sealed_indexed::V3]);
+programs!(Table [indexed::V1, indexed::V2, indexed::V3, sealed_indexed::V1, sealed_indexed::V2, sealed_indexed::V3]);
 programs!(Large [large::V1, large::V2, large::V3, sealed_large::V1, sealed_large::V2, sealed_large::V3]);
 programs!(LargeIndexed [
     large_indexed::V1, large_indexed::V2, large_indexed::V3,
@@ -218,8 +218,7 @@ macro_rules! on_every_layout {
         }
     };
     (@store $check:ident, $backend:expr) => {
-        use table_core::typed::Table;
-        use table_patterns::index::IndexedTable;
+        use table_patterns::Table;
         use table_patterns::large::LargeTable;
         use table_patterns::spread::SpreadTable;
         use table_patterns::wide::WideTable;
@@ -227,7 +226,7 @@ macro_rules! on_every_layout {
         const BACKENDS: $crate::world::Backends = || Box::new($backend);
 
         $crate::revisions::on_every_layout!(@layout $check, plain_rows, Table, plain, sealed_plain);
-        $crate::revisions::on_every_layout!(@layout $check, indexed, IndexedTable, indexed, sealed_indexed);
+        $crate::revisions::on_every_layout!(@layout $check, indexed, Table, indexed, sealed_indexed);
         $crate::revisions::on_every_layout!(@layout $check, large, LargeTable, large, sealed_large);
         $crate::revisions::on_every_layout!(@layout $check, large_indexed, LargeTable, large_indexed, sealed_large_indexed);
         $crate::revisions::on_every_layout!(@layout $check, spread, SpreadTable, spread, sealed_spread);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::open_table;
 use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::manifest::{Layout, Manifest, StoredType};
@@ -12,9 +13,8 @@ use table_core::model::Entity;
 use table_core::prelude::*;
 use table_core::store::Error;
 use table_encryption::{EncryptedStore, Keys};
-use table_patterns::index::{
-    Index, IndexOptions, IndexedEntities, IndexedTable, Payload, Placement, ScrubMode,
-};
+use table_patterns::Database;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Payload, Placement, ScrubMode};
 use table_patterns::large::{LargeOptions, LargeTable};
 
 use crate::world::kek;
@@ -219,19 +219,19 @@ async fn versions_grow() {
         } = stored(&*store).await;
         (version, reader)
     };
-    IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local())
+    open_table::<V2>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     assert_eq!(said().await, (2, 2));
     let (_, again) = meter
-        .measure(IndexedTable::<V2>::open(
+        .measure(open_table::<V2>(
             store.clone(),
             TABLE,
             IndexOptions::local(),
         ))
         .await;
     let (_, older) = meter
-        .measure(IndexedTable::<V1>::open(
+        .measure(open_table::<V1>(
             store.clone(),
             TABLE,
             IndexOptions::local(),
@@ -244,7 +244,7 @@ async fn versions_grow() {
         "an earlier version says nothing new"
     );
     let (_, newer) = meter
-        .measure(IndexedTable::<V3>::open(
+        .measure(open_table::<V3>(
             store.clone(),
             TABLE,
             IndexOptions::local(),
@@ -261,7 +261,7 @@ async fn versions_grow() {
         "a later one writes it once, and reads what is there then"
     );
     let (_, newer) = meter
-        .measure(IndexedTable::<V3>::open(
+        .measure(open_table::<V3>(
             store.clone(),
             TABLE,
             IndexOptions::local(),
@@ -289,7 +289,7 @@ async fn plain_and_large() {
     use layouts::{Large, Other, Plain, Short, large, plain};
     let (store, blobs): (Arc<dyn TableStore>, _) =
         (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
-    let before = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local())
+    let before = open_table::<Plain>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     before.insert(&plain()).await.unwrap();
@@ -334,19 +334,12 @@ async fn plain_and_large() {
             .unwrap(),
         [plain()]
     );
-    let opened = [
-        IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await,
-        IndexedTable::<Plain>::open_to_read(
-            store.clone(),
-            TABLE,
-            Vec::new(),
-            IndexOptions::local(),
-        )
-        .await,
-    ];
-    for opened in opened {
+    let opened = open_table::<Plain>(store.clone(), TABLE, IndexOptions::local()).await;
+    let reader = Database::new(store.clone()).table::<Plain>(TABLE).unwrap();
+    let read = reader.by(Plain::by_name("p").name("one")).all().await;
+    for refused in [opened.unwrap_err(), read.unwrap_err()] {
         check(
-            &opened.unwrap_err(),
+            &refused,
             "with large values of text in blobs",
             " as rows of one entity each:",
         );
@@ -354,7 +347,7 @@ async fn plain_and_large() {
 
     // A type without the property does not change its layout. A type with another large property adds that
     // property.
-    let short = IndexedTable::<Short>::open(store.clone(), TABLE, IndexOptions::local())
+    let short = open_table::<Short>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     let rename = |short: &mut Short| {
@@ -393,7 +386,7 @@ fn check(error: &Error, stored: &str, mine: &str) {
 async fn other_layouts() {
     use layouts::{Plain, plain};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local())
+    open_table::<Plain>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     let spread = Layout::Spread {
@@ -409,7 +402,7 @@ async fn other_layouts() {
         ),
     ] {
         say(&*store, |said| said.layout = layout.clone()).await;
-        let opened = IndexedTable::<Plain>::open(store.clone(), TABLE, IndexOptions::local()).await;
+        let opened = open_table::<Plain>(store.clone(), TABLE, IndexOptions::local()).await;
         check(&opened.unwrap_err(), named, " as rows of one entity each:");
         // The description of a later program does not change.
         assert_eq!(stored(&*store).await.layout, layout);
@@ -440,10 +433,10 @@ async fn a_writer_without_marks() {
     use secrets::{Marked, Open, marked};
     let Sealed { raw, store } = Sealed::new();
     // The program from before the mark.
-    let before = IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local())
+    let before = open_table::<Open>(raw.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
-    let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local())
+    let things = open_table::<Marked>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     things.insert(&marked(1)).await.unwrap();
@@ -464,7 +457,7 @@ async fn a_writer_without_marks() {
     };
     let refused = [
         before.insert(&open).await.unwrap_err(),
-        IndexedTable::<Open>::open(raw.clone(), TABLE, IndexOptions::local())
+        open_table::<Open>(raw.clone(), TABLE, IndexOptions::local())
             .await
             .unwrap_err(),
     ];
@@ -523,7 +516,7 @@ async fn a_writer_without_marks() {
 async fn maintenance_without_keys() {
     use secrets::{Marked, marked};
     let Sealed { raw, store } = Sealed::new();
-    let things = IndexedTable::<Marked>::open(store.clone(), TABLE, IndexOptions::local())
+    let things = open_table::<Marked>(store.clone(), TABLE, IndexOptions::local())
         .await
         .unwrap();
     for r in 0..3 {

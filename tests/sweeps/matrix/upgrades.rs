@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use conformance::open_table;
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStore as _;
 use object_store::memory::InMemory;
@@ -11,7 +12,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::query::Query;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
@@ -137,7 +138,7 @@ fn is_upgraded(rows: &[Entity], count: usize) {
 async fn indexed_tables() {
     use indexed::{V2, first, second};
     let (store, meter) = store();
-    let newer = IndexedTable::<V2>::open(
+    let newer = open_table::<V2>(
         store.clone(),
         TABLE,
         IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
@@ -157,6 +158,8 @@ async fn indexed_tables() {
     for index in ["code", "full", "elsewhere", "sole"] {
         let found = newer
             .entities()
+            .await
+            .expect("an open table")
             .scrub(index, ScrubMode::Report)
             .await
             .unwrap();
@@ -215,7 +218,7 @@ async fn an_entry_that_stays_costs_nothing() {
     }
     let (store, meter) = store();
     let options = || IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let older = IndexedTable::<V1>::open(store.clone(), TABLE, options())
+    let older = open_table::<V1>(store.clone(), TABLE, options())
         .await
         .unwrap();
     for r in 0..10 {
@@ -228,7 +231,7 @@ async fn an_entry_that_stays_costs_nothing() {
             .await
             .unwrap();
     }
-    let newer = IndexedTable::<V2>::open(store.clone(), TABLE, options())
+    let newer = open_table::<V2>(store.clone(), TABLE, options())
         .await
         .unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
@@ -241,6 +244,8 @@ async fn an_entry_that_stays_costs_nothing() {
     assert_eq!(
         newer
             .entities()
+            .await
+            .expect("an open table")
             .scrub("code", ScrubMode::Report)
             .await
             .unwrap()

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use conformance::open_table;
 use futures_util::future::BoxFuture;
 use object_store::memory::InMemory;
 use table_core::memory::MemoryStore;
@@ -10,7 +11,8 @@ use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::Result;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::Database;
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
@@ -127,10 +129,10 @@ macro_rules! plain {
         async fn $test() {
             use $module::{V1, V2, first, key, second};
             let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-            let newer = Table::<V2>::new(store.clone(), TABLE).unwrap();
-            newer.create_if_missing().await.unwrap();
+            let newer = Database::new(store.clone()).table::<V2>(TABLE).unwrap();
+            newer.declare().await.unwrap();
             newer.insert(&second()).await.unwrap();
-            let older = Table::<V1>::new(store.clone(), TABLE).unwrap();
+            let older = Database::new(store.clone()).table::<V1>(TABLE).unwrap();
             refused(
                 &store,
                 &older,
@@ -170,7 +172,7 @@ macro_rules! plain {
 
             // The reverse: rows of version 1 are converted, and unknown properties stay.
             store.delete_table(&table()).await.unwrap();
-            older.create_if_missing().await.unwrap();
+            older.declare().await.unwrap();
             let unknown = first("one").to_entity().unwrap().with("Unknown", 7);
             store
                 .write(&table(), Operation::Insert(unknown))
@@ -258,8 +260,8 @@ async fn a_type_that_says_nothing() {
         name: String,
     }
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let older = Table::<Plain>::new(store.clone(), TABLE).unwrap();
-    older.create_if_missing().await.unwrap();
+    let older = Database::new(store.clone()).table::<Plain>(TABLE).unwrap();
+    older.declare().await.unwrap();
     let later = Entity::new("p", "0000000001")
         .unwrap()
         .with("name", "two")
@@ -282,7 +284,7 @@ async fn a_type_that_says_nothing() {
 async fn indexed_tables() {
     use indexed::{V1, V2, first, key, second};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let newer = IndexedTable::<V2>::open(
+    let newer = open_table::<V2>(
         store.clone(),
         TABLE,
         IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
@@ -290,7 +292,7 @@ async fn indexed_tables() {
     .await
     .unwrap();
     newer.insert(&second()).await.unwrap();
-    let older = IndexedTable::<V1>::open(
+    let older = open_table::<V1>(
         store.clone(),
         TABLE,
         IndexOptions::local().with_clearing(Clearing::BeforeAnswer),
@@ -313,7 +315,13 @@ async fn indexed_tables() {
 
     newer.delete(key(), IfMatch::Any).await.unwrap();
     let unknown = first("one").to_entity().unwrap().with("Unknown", 7);
-    newer.entities().insert(unknown).await.unwrap();
+    newer
+        .entities()
+        .await
+        .expect("an open table")
+        .insert(unknown)
+        .await
+        .unwrap();
     let stored = || async {
         store
             .get(&table(), key::<V1>().key(), None)
@@ -333,7 +341,7 @@ async fn indexed_tables() {
         Some(ValueRef::Int32(7)),
         "update"
     );
-    let mut read = older.get_existing(key()).await.unwrap();
+    let mut read = older.get_existing_stored(key()).await.unwrap();
     older
         .update_stored(&mut read, |v| {
             v.name = "edited".into();

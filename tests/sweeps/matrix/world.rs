@@ -12,15 +12,16 @@ use table_core::model::{Entity, ValueRef};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::Result;
-use table_core::typed::IndexedEntity;
+use table_core::typed::TableEntity;
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 use table_patterns::bulk::BulkSummary;
 use table_patterns::eventual::Moves;
-use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
+use table_patterns::{Database, Table};
 use uuid::Uuid;
 
 /// The table of the layout under test, within a [`World`].
@@ -405,16 +406,17 @@ pub(crate) trait Upkeep: Sync {
     }
 }
 
-impl<T: TableEntity> Upkeep for Table<T> {}
 impl<T: TableEntity> Upkeep for SpreadTable<T> {}
 impl<T: TableEntity> Upkeep for WideTable<T> {}
 
-impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
+impl<T: TableEntity> Upkeep for Table<T> {
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             for index in T::SCHEMA.indexes {
                 let found = self
                     .entities()
+                    .await
+                    .expect("an open table")
                     .scrub(&index.name, ScrubMode::Report)
                     .await
                     .unwrap();
@@ -430,7 +432,7 @@ impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
 impl<H, D> Upkeep for Beside<H, D>
 where
     H: Send + Sync,
-    D: IndexedEntity,
+    D: TableEntity,
 {
     fn check(&self) -> BoxFuture<'_, ()> {
         self.declaring.check()
@@ -472,10 +474,10 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
 /// The handle of a program that does not know every index of the table, together with the handle of the program that has declared them.
 pub(crate) struct Beside<H, D> {
     own: H,
-    pub(crate) declaring: IndexedTable<D>,
+    pub(crate) declaring: Table<D>,
 }
 
-impl<H: Debug, D: IndexedEntity> Debug for Beside<H, D> {
+impl<H: Debug, D: TableEntity> Debug for Beside<H, D> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("Beside")
             .field("own", &self.own)
@@ -484,7 +486,7 @@ impl<H: Debug, D: IndexedEntity> Debug for Beside<H, D> {
     }
 }
 
-impl<H: Clone, D: IndexedEntity> Clone for Beside<H, D> {
+impl<H: Clone, D: TableEntity> Clone for Beside<H, D> {
     fn clone(&self) -> Self {
         Self {
             own: self.own.clone(),
@@ -494,7 +496,7 @@ impl<H: Clone, D: IndexedEntity> Clone for Beside<H, D> {
 }
 
 #[async_trait]
-impl<H: Moves, D: IndexedEntity> Moves for Beside<H, D> {
+impl<H: Moves, D: TableEntity> Moves for Beside<H, D> {
     async fn move_entity(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.own.move_entity(key, &target.own, to).await
     }
@@ -504,8 +506,9 @@ impl<H: Moves, D: IndexedEntity> Moves for Beside<H, D> {
     }
 }
 
-/// The program of plain rows comes first, and writes nothing before the other one declares its indexes.
-impl<T: Thing, D: IndexedEntity> Handle for Beside<Table<T>, D>
+/// A program whose type has no index comes first, and writes nothing before the other one declares its indexes. A program of an older version
+/// comes to indexes that a later one has declared.
+impl<T: Thing, D: TableEntity> Handle for Beside<Table<T>, D>
 where
     Table<T>: Handle<Of = T>,
 {
@@ -513,53 +516,15 @@ where
 
     fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
         Box::pin(async move {
-            let own = Table::<T>::open_in(world, table).await?;
-            let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-            let declaring =
-                IndexedTable::open(world.store.clone(), world.table(table), options).await?;
-            Ok(Self { own, declaring })
-        })
-    }
-
-    fn put<'a>(&'a self, value: &'a T) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.declaring
-                .entities()
-                .insert(value.to_entity()?)
-                .await
-                .map(drop)
-        })
-    }
-
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<T>>> {
-        Box::pin(async move {
-            self.check().await;
-            self.own.read(key).await
-        })
-    }
-
-    fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
-        self.own.delete_set()
-    }
-
-    fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
-        self.own.update_set()
-    }
-}
-
-/// The program of an older version comes to indexes that a later one has declared.
-impl<T: Thing + IndexedEntity, D: IndexedEntity> Handle for Beside<IndexedTable<T>, D>
-where
-    IndexedTable<T>: Handle<Of = T>,
-{
-    type Of = T;
-
-    fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
-        Box::pin(async move {
-            let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-            let declaring =
-                IndexedTable::open(world.store.clone(), world.table(table), options).await?;
-            let own = IndexedTable::<T>::open_in(world, table).await?;
+            let own = async || Table::<T>::open_in(world, table).await;
+            let declaring = async || declared(world, world.table(table)).await;
+            let (own, declaring) = if T::SCHEMA.indexes.is_empty() {
+                let own = own().await?;
+                (own, declaring().await?)
+            } else {
+                let declaring = declaring().await?;
+                (own().await?, declaring)
+            };
             Ok(Self { own, declaring })
         })
     }
@@ -582,6 +547,14 @@ where
     fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
         self.own.update_set()
     }
+}
+
+/// A table that a program has declared.
+pub(crate) async fn declared<T: TableEntity>(world: &World, name: TableName) -> Result<Table<T>> {
+    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
+    let table = Database::with_options(world.store.clone(), options).table(name)?;
+    table.declare().await?;
+    Ok(table)
 }
 
 macro_rules! handle {
@@ -628,7 +601,6 @@ macro_rules! opened {
     }};
 }
 
-handle!(Table [Plain SealedPlain], |w, name| opened!(Table::new(w.store.clone(), name)), |got| got);
 handle!(
     LargeTable [Large SealedLarge OpenBlobs SealedBlobs],
     |w, name| opened!(LargeTable::new_with(w.store.clone(), name, w.blobs.clone(), w.large())),
@@ -653,7 +625,7 @@ handle!(
     |got| (*got).clone()
 );
 handle!(
-    IndexedTable [Indexed SealedIndexed Older SealedOlder Unique SealedUnique],
-    |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::default().with_clearing(Clearing::BeforeAnswer)).await,
-    |got| got.into_inner()
+    Table [Plain SealedPlain Indexed SealedIndexed Older SealedOlder Unique SealedUnique],
+    |w, name| declared(w, name).await,
+    |got| got
 );

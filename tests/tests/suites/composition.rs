@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
+use conformance::open_table;
 use object_store::memory::InMemory;
 use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom};
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::Ticks;
 use table_core::store::{ErrorKind, TableStore};
-use table_core::typed::{IndexedEntity, Table, TableEntity};
+use table_core::typed::TableEntity;
+use table_patterns::Database;
 use table_patterns::eventual::{Coordinator, Resources};
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
 use table_patterns::large::LargeTable;
 use table_patterns::queue::TableQueue;
 use table_patterns::spread::SpreadTable;
@@ -78,7 +80,7 @@ fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
     let store = || Arc::new(Metered::new(MemoryStore::new(), meter.clone())) as Arc<dyn TableStore>;
     let never = |_: &T| Ticks::MIN;
     let taken = [
-        Table::<T>::new(store(), "Entities").is_ok(),
+        Database::new(store()).table::<T>("Entities").is_ok(),
         LargeTable::<T>::new(store(), "Entities", Arc::new(InMemory::new())).is_ok(),
         SpreadTable::<T>::new(store(), "Entities").is_ok(),
         TimeSlices::<T>::new(store(), "Entities", Every::Month, never).is_ok(),
@@ -101,10 +103,10 @@ fn a_table_refuses_a_type_that_it_cannot_store() {
 
 #[tokio::test]
 async fn an_indexed_table_names_the_table_for_large_fields() {
-    async fn refusal<T: IndexedEntity>() -> String {
+    async fn refusal<T: TableEntity>() -> String {
         let meter = RequestMeter::new();
         let store = Metered::new(MemoryStore::new(), meter.clone());
-        let opened = IndexedTable::<T>::open(store, "Entities", IndexOptions::local()).await;
+        let opened = open_table::<T>(store, "Entities", IndexOptions::local()).await;
         assert_eq!(meter.total(), 0);
         opened
             .map(drop)
@@ -129,8 +131,7 @@ async fn patterns_that_read_their_own_writes_refuse_stale_reads() {
             .await
             .unwrap(),
     );
-    let indexed =
-        IndexedTable::<Indexed>::open(lagging(), "Entities", IndexOptions::default()).await;
+    let indexed = open_table::<Indexed>(lagging(), "Entities", IndexOptions::default()).await;
     let transactions = Coordinator::open(lagging(), "Ledger", local, Resources::new()).await;
     for refused in [
         queue().await.map(drop),

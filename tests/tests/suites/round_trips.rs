@@ -16,6 +16,7 @@ use table_core::prelude::*;
 use table_core::queue::WorkQueue as _;
 use table_core::store::{Error, Result, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
+use table_patterns::Database;
 use table_patterns::bulk::{BulkOptions, BulkTable as _, BulkWriter, delete_partition, operations};
 use table_patterns::changes::ChangeTable;
 use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Resources};
@@ -89,8 +90,8 @@ fn employee(id: u32) -> Employee {
 #[tokio::test(start_paused = true)]
 async fn of_tables() -> Result<()> {
     let distance = Distance::new();
-    let employees = Table::<Employee>::new(distance.store.clone(), "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(distance.store.clone()).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let mut group = employees.group(Employee::partition("Sales")?);
     for id in 1..20 {
         group.insert(&employee(id))?;
@@ -381,8 +382,8 @@ async fn round_trips<T>(work: impl Future<Output = Result<T>>) -> Result<u128> {
 #[tokio::test(start_paused = true)]
 async fn of_sets() -> Result<()> {
     let distance = Distance::new();
-    let employees = Table::<Employee>::new(distance.store.clone(), "Employees")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(distance.store.clone()).table::<Employee>("Employees")?;
+    employees.declare().await?;
     let all = || (0..1600).map(employee);
     let writer = BulkWriter::new(distance.store.clone());
     let inserts = operations(employees.name(), stream::iter(all()), Operation::Insert);
@@ -551,8 +552,8 @@ async fn of_slices_types_changes_and_encryption() -> Result<()> {
         "slices: an insert, the drop of five"
     );
 
-    let employees = Table::<Employee>::new(distance.store.clone(), "Company")?;
-    employees.create_if_missing().await?;
+    let employees = Database::new(distance.store.clone()).table::<Employee>("Company")?;
+    employees.declare().await?;
     employees.insert(&employee(1)).await?;
     let company = employees.view::<Entity>()?;
     let all = company.query().partition(PartitionKey::new("Sales")?);
@@ -575,8 +576,8 @@ async fn of_slices_types_changes_and_encryption() -> Result<()> {
 
     let key = AesKeyWrap::new("kek", &KeyBytes::random(32)?)?;
     let store = EncryptedStore::new(distance.store.clone(), Keys::new(Arc::new(key)))?;
-    let secrets = Table::<Secret>::new(store, "Secrets")?;
-    secrets.create_if_missing().await?;
+    let secrets = Database::new(store).table::<Secret>("Secrets")?;
+    secrets.declare().await?;
     let secret = Secret {
         owner: "ken".to_owned(),
         name: "pin".to_owned(),

@@ -707,8 +707,9 @@ fn answer(operation: &Operation, entity: Option<&Entity>, id: Uuid) -> Written {
         (Operation::Delete(..), _) => Written::deleted(),
         (_, Some(entity)) if has_write_id(Some(entity), id) => Written {
             etag: entity.etag().cloned(),
+            ..Written::default()
         },
-        _ => Written { etag: None },
+        _ => Written::default(),
     }
 }
 

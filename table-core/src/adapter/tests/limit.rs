@@ -10,7 +10,7 @@ use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty, Limited};
 use crate::memory::MemoryStore;
 use crate::model::Entity;
 use crate::store::{Operation, OperationKind, TableStore};
-use crate::typed::Table;
+use crate::typed::PlainTable;
 
 /// Returns a store with a table, whose reads take a second.
 async fn slow() -> Faulty<MemoryStore> {
@@ -86,7 +86,7 @@ async fn a_stream_that_reads_ahead_does_not_block_writes_of_its_consumer() {
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(1))));
     let store: Arc<dyn TableStore> = Arc::new(Limited::new(Faulty::new(rows, faults), 1));
-    let all = Table::<Entity>::new(store.clone(), table()).unwrap();
+    let all = PlainTable::<Entity>::new(store.clone(), table()).unwrap();
     let mut ahead = all.query().page_size(10).prefetch().stream();
     let mut seen = 0;
     while let Some(entity) = ahead.try_next().await.unwrap() {

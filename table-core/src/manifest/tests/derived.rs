@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::manifest::IndexDefinition;
 use crate::model::{Entity, Key, KeyPart, Reverse, Ticks};
 use crate::store::Result;
-use crate::typed::{IndexedEntity, Property, TableEntity};
+use crate::typed::{Property, TableEntity};
 
 #[derive(Clone, Copy, Debug, PartialEq, KeyPart, Property)]
 #[entity(crate = crate, rename_all = "kebab-case")]
@@ -113,7 +113,7 @@ prop_compose! {
 }
 
 /// The keys by the derived code and by each definition, after it was written as JSON and read back.
-fn check<T: IndexedEntity>(value: &T) -> Result<()> {
+fn check<T: TableEntity>(value: &T) -> Result<()> {
     let entity = value.to_entity()?;
     for (n, definition) in T::SCHEMA.indexes.iter().enumerate() {
         assert!(!definition.is_opaque(), "{definition:?}");

@@ -1,12 +1,12 @@
 //! Entities that have expired or are deleted and kept: what writes do with them, and soft deletion.
 
 use super::handle::Shared;
-use super::{KeyOf, Table};
+use super::{KeyOf, PlainTable};
 use crate::model::{Entity, Ticks};
 use crate::store::{Conflicts, Error, Operation, Result, Written};
 use crate::typed::{Schema, SoftDelete, TableEntity};
 
-impl<T> Table<T> {
+impl<T> PlainTable<T> {
     /// Whether reads of this handle leave a stored row out, because it has expired or is deleted.
     #[doc(hidden)]
     pub fn hides(&self, row: &Entity) -> bool {
@@ -23,7 +23,7 @@ impl<T> Table<T> {
     }
 }
 
-impl<T: TableEntity> Table<T> {
+impl<T: TableEntity> PlainTable<T> {
     /// Adds the type to the manifest, if its entities expire and the manifest does not have it. For writes through the store itself.
     ///
     /// 2 requests for the first write of the type in the table, and 1 if the manifest was not read for 30 seconds; otherwise none.
@@ -124,14 +124,15 @@ impl Schema {
 /// Soft deletion: the entity stays stored with a time of deletion, reads leave it out, and a sweep removes it for good when it has been kept for
 /// the days of `#[deleted_at(keep_days = …)]`.
 ///
-/// Until then the entity keeps its key, its index entries and its unique values, so that a restore always succeeds. [`delete`](Table::delete) deletes
+/// Until then the entity keeps its key, its index entries and its unique values, so that a restore always succeeds. [`delete`](PlainTable::delete) deletes
 /// for good at once.
-impl<T: SoftDelete> Table<T> {
+impl<T: SoftDelete> PlainTable<T> {
     /// Sets the time of deletion to [`now`](crate::store::StoreContext::now). Returns the entity as stored. Requests as for
     /// [`update`](Self::update): 2, and 2 more per conflict.
     ///
     /// ```
     /// # use table_core::prelude::*;
+    /// # use table_core::typed::PlainTable;
     /// #[derive(Debug, TableEntity)]
     /// struct Note {
     ///     #[partition_key]
@@ -144,7 +145,7 @@ impl<T: SoftDelete> Table<T> {
     /// }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// let notes = Table::<Note>::new(MemoryStore::new(), "Notes")?;
+    /// let notes = PlainTable::<Note>::new(MemoryStore::new(), "Notes")?;
     /// notes.create_if_missing().await?;
     /// notes.insert(&Note { user: "ann".into(), id: 1, text: "milk".into(), deleted: None }).await?;
     /// notes.soft_delete(Note::key("ann", 1)?).await?;

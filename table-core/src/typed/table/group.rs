@@ -8,13 +8,13 @@ use super::write::{
     delete, discriminating, insert_or_merge_at, insert_or_replace_at, must_read_first, replace,
     replace_by_merged, stored_etag,
 };
-use super::{KeyOf, PartitionIn, Table};
-use crate::manifest::WriteTarget;
+use super::{KeyOf, PartitionIn, PlainTable};
+use crate::manifest::{IndexDefinition, WriteTarget};
 use crate::model::{ETag, Entity, IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, PlainWrite, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 
-/// A group transaction: writes to entities of any types in one partition of the table, all or none. [`Table::group`]
+/// A group transaction: writes to entities of any types in one partition of the table, all or none. [`PlainTable::group`]
 /// creates it.
 ///
 /// A method that adds a write fails if the write cannot be in the group. The error has the index of the write, and the
@@ -34,8 +34,8 @@ use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 /// # }
 /// ```
 #[must_use = "nothing is written until `commit`"]
-pub struct TableGroup<T> {
-    table: Table<T>,
+pub struct PlainGroup<T> {
+    table: PlainTable<T>,
     group: GroupTransaction,
     /// The type of each write's entity, if the write says so.
     types: Vec<Option<&'static Schema>>,
@@ -74,6 +74,30 @@ enum CheckedWrite {
     As(Operation),
 }
 
+impl Check {
+    /// The check that a write of an entity of this type needs before the group is sent; `None` if it needs none.
+    fn of(index: usize, schema: &'static Schema, operation: &Operation) -> Option<Self> {
+        let (must_read, replaces) = match operation {
+            Operation::Insert(_) | Operation::Delete(..) => (false, true),
+            Operation::InsertOrReplace(_) => (schema.may_be_newer(), true),
+            Operation::Replace(_, version) => {
+                (*version == IfMatch::Any && schema.may_be_newer(), true)
+            }
+            Operation::InsertOrMerge(_) => {
+                let must_read =
+                    schema.may_be_newer() || schema.has_split() || schema.expiry.is_some();
+                (must_read, false)
+            }
+            Operation::Merge(_, version) => (must_read_first(schema, version), false),
+        };
+        must_read.then_some(Self {
+            index,
+            schema,
+            replaces,
+        })
+    }
+}
+
 impl Shared {
     /// Reads the stored entity of an insert-or-merge and decides how the write is sent. 1 request.
     async fn check_insert_or_merge(
@@ -108,12 +132,12 @@ impl Shared {
     }
 }
 
-impl<T: FromEntity> Table<T> {
+impl<T: FromEntity> PlainTable<T> {
     /// Creates an empty group transaction on a partition. Sends no request.
-    pub fn group(&self, partition: impl PartitionIn<T>) -> TableGroup<T> {
+    pub fn group(&self, partition: impl PartitionIn<T>) -> PlainGroup<T> {
         let partition = partition.partition_key().clone();
         let group = GroupTransaction::new(partition, self.store().profile());
-        TableGroup {
+        PlainGroup {
             table: self.clone(),
             group,
             types: Vec::new(),
@@ -124,10 +148,10 @@ impl<T: FromEntity> Table<T> {
 }
 
 /// Every method that adds a write fails if the entity is in another partition, is in the group already, or has declared
-/// indexes (see [`Table::unmanaged`]), or if a limit of the store is exceeded: 100 operations and 4 MiB on Azure Table
+/// indexes (see [`PlainTable::ignoring_indexes`]), or if a limit of the store is exceeded: 100 operations and 4 MiB on Azure Table
 /// Storage.
-impl<T: FromEntity> TableGroup<T> {
-    /// Adds an [`insert`](Table::insert).
+impl<T: FromEntity> PlainGroup<T> {
+    /// Adds an [`insert`](PlainTable::insert).
     ///
     /// # Errors
     /// Fails if a key or value cannot be stored, and for the reasons above.
@@ -135,39 +159,24 @@ impl<T: FromEntity> TableGroup<T> {
         self.add_typed::<E>(entity.to_entity().map(Operation::Insert))
     }
 
-    /// Adds an [`upsert`](Table::upsert). For a type with a `type` or a `version`, `commit` sends 1 more request.
+    /// Adds an [`upsert`](PlainTable::upsert). For a type with a `type` or a `version`, `commit` sends 1 more request.
     ///
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
     pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        let (index, schema) = (self.len(), E::SCHEMA);
-        self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
-        self.checks.extend(schema.may_be_newer().then_some(Check {
-            index,
-            schema,
-            replaces: true,
-        }));
-        Ok(self)
+        self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrReplace))
     }
 
-    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type with a `type`, a `version`, a split field or an expiry, `commit`
+    /// Adds an [`insert_or_merge`](PlainTable::insert_or_merge). For a type with a `type`, a `version`, a split field or an expiry, `commit`
     /// sends 1 more request.
     ///
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        let (index, schema) = (self.len(), E::SCHEMA);
-        self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
-        let must_read = schema.may_be_newer() || schema.has_split() || schema.expiry.is_some();
-        self.checks.extend(must_read.then_some(Check {
-            index,
-            schema,
-            replaces: false,
-        }));
-        Ok(self)
+        self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))
     }
 
-    /// Adds a [`replace`](Table::replace) on the condition of the entity's `#[etag]` field.
+    /// Adds a [`replace`](PlainTable::replace) on the condition of the entity's `#[etag]` field.
     ///
     /// # Errors
     /// Fails if the value has no ETag; also returns the errors of [`insert`](Self::insert).
@@ -179,7 +188,7 @@ impl<T: FromEntity> TableGroup<T> {
         )
     }
 
-    /// Adds a [`replace_if`](Table::replace_if). With [`IfMatch::Any`] it has the cost of [`upsert`](Self::upsert).
+    /// Adds a [`replace_if`](PlainTable::replace_if). With [`IfMatch::Any`] it has the cost of [`upsert`](Self::upsert).
     ///
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
@@ -188,18 +197,10 @@ impl<T: FromEntity> TableGroup<T> {
         entity: &E,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        let (index, schema, version) = (self.len(), E::SCHEMA, version.into());
-        let must_read = version == IfMatch::Any && schema.may_be_newer();
-        self.add_typed::<E>(replace(entity, version))?;
-        self.checks.extend(must_read.then_some(Check {
-            index,
-            schema,
-            replaces: true,
-        }));
-        Ok(self)
+        self.add_typed::<E>(replace(entity, version.into()))
     }
 
-    /// Adds a [`merge`](Table::merge). `commit` sends 1 more request for a type in schema version 2 or later, and, with
+    /// Adds a [`merge`](PlainTable::merge). `commit` sends 1 more request for a type in schema version 2 or later, and, with
     /// [`IfMatch::Any`], for a type with a `type` or a `version`.
     ///
     /// # Errors
@@ -210,21 +211,11 @@ impl<T: FromEntity> TableGroup<T> {
         patch: &P,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        let (index, schema, version) = (self.len(), P::Entity::SCHEMA, version.into());
-        let (entity, must_read) = (
-            patch.to_entity(key.into_key()),
-            must_read_first(schema, &version),
-        );
-        self.add_typed::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version)))?;
-        self.checks.extend(must_read.then_some(Check {
-            index,
-            schema,
-            replaces: false,
-        }));
-        Ok(self)
+        let patch = patch.to_entity(key.into_key());
+        self.add_typed::<P::Entity>(patch.map(|patch| Operation::Merge(patch, version.into())))
     }
 
-    /// Adds an [`update`](Table::update): `commit` reads the entity, calls `change`, and replaces the entity in the version that it has
+    /// Adds an [`update`](PlainTable::update): `commit` reads the entity, calls `change`, and replaces the entity in the version that it has
     /// read. Keeps the properties that the type does not have. `commit` sends 1 more request, and makes one attempt.
     ///
     /// # Errors
@@ -235,20 +226,34 @@ impl<T: FromEntity> TableGroup<T> {
         key: impl KeyOf<E>,
         change: impl FnOnce(&mut E) -> Result<()> + Send + 'static,
     ) -> Result<&mut Self> {
-        let (index, key) = (self.len(), key.into_key());
-        let placeholder = E::SCHEMA
-            .check_one_row()
-            .map(|()| Operation::Merge(key.clone().into(), IfMatch::Any));
-        self.add_typed::<E>(placeholder)?;
-        let make: Make = Box::new(move |shared, row| {
-            let row = row.filter(|row| !shared.hides_row_of(E::SCHEMA, row));
-            let row = row.ok_or_else(|| shared.not_found(&key))?;
+        let change = move |row: &Entity| {
             let mut value = E::from_entity(row.clone())?;
             change(&mut value)?;
-            Ok(Operation::Replace(
-                E::SCHEMA.updated(&row, value.to_entity()?)?,
-                row.version()?,
-            ))
+            E::SCHEMA.updated(row, value.to_entity()?)
+        };
+        self.update_row(E::SCHEMA, key.into_key(), change)
+    }
+
+    /// Adds a change of the row of an entity of this type: `commit` reads the row, and replaces it in the version that was read.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    #[doc(hidden)]
+    pub fn update_row(
+        &mut self,
+        schema: &'static Schema,
+        key: Key,
+        change: impl FnOnce(&Entity) -> Result<Entity> + Send + 'static,
+    ) -> Result<&mut Self> {
+        let index = self.len();
+        let placeholder = schema
+            .check_one_row()
+            .map(|()| Operation::Merge(key.clone().into(), IfMatch::Any));
+        self.add_operation(placeholder, Some(schema), schema.indexes.first())?;
+        let make: Make = Box::new(move |shared, row| {
+            let row = row.filter(|row| !shared.hides_row_of(schema, row));
+            let row = row.ok_or_else(|| shared.not_found(&key))?;
+            Ok(Operation::Replace(change(&row)?, row.version()?))
         });
         self.updates
             .get_mut()
@@ -257,7 +262,23 @@ impl<T: FromEntity> TableGroup<T> {
         Ok(self)
     }
 
-    /// Adds a [`delete`](Table::delete) of an entity of any type.
+    /// Adds a write of an entity of this type.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    #[doc(hidden)]
+    pub fn push_typed(
+        &mut self,
+        schema: &'static Schema,
+        operation: Operation,
+    ) -> Result<&mut Self> {
+        let check = Check::of(self.len(), schema, &operation);
+        self.add_operation(Ok(operation), Some(schema), schema.indexes.first())?;
+        self.checks.extend(check);
+        Ok(self)
+    }
+
+    /// Adds a [`delete`](PlainTable::delete) of an entity of any type.
     ///
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
@@ -266,10 +287,10 @@ impl<T: FromEntity> TableGroup<T> {
         key: impl Into<Key>,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        self.add::<T>(Ok(Operation::Delete(key.into(), version.into())), None)
+        self.add_untyped(Operation::Delete(key.into(), version.into()))
     }
 
-    /// Adds a [`delete_entity`](Table::delete_entity).
+    /// Adds a [`delete_entity`](PlainTable::delete_entity).
     ///
     /// # Errors
     /// Returns the errors of [`replace`](Self::replace).
@@ -282,7 +303,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// Returns the errors of [`insert`](Self::insert).
     pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
-        self.add::<T>(Ok(operation), None)
+        self.add_untyped(operation)
     }
 
     /// Returns the number of writes.
@@ -298,7 +319,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// Commits the writes, all or none. Returns the answers in the order of the writes.
     ///
     /// 1 request, and before it 1 request for each of the following writes. They read the stored entities, at most
-    /// [`with_concurrency`](Table::with_concurrency) at once. The writes are then conditional on the versions read.
+    /// [`with_concurrency`](PlainTable::with_concurrency) at once. The writes are then conditional on the versions read.
     ///
     /// - An [`update`](Self::update).
     /// - A merge of a type in schema version 2 or later.
@@ -311,7 +332,7 @@ impl<T: FromEntity> TableGroup<T> {
     ///
     /// # Errors
     /// Fails if the group is empty or exceeds a limit of the store, or if an entity has an index in the manifest (see
-    /// [`Table::unmanaged`]). If an operation fails, returns its error with its index. In all cases nothing was
+    /// [`PlainTable::ignoring_indexes`]). If an operation fails, returns its error with its index. In all cases nothing was
     /// written, unless the error is ambiguous.
     pub async fn commit(mut self) -> Result<Vec<Written>> {
         self.register().await?;
@@ -505,34 +526,39 @@ impl<T: FromEntity> TableGroup<T> {
         &mut self,
         operation: Result<Operation>,
     ) -> Result<&mut Self> {
-        self.add::<E>(operation, Some(E::SCHEMA))
+        match operation {
+            Ok(operation) => self.push_typed(E::SCHEMA, operation),
+            Err(error) => Err(Error::in_transaction(self.len(), error)),
+        }
     }
 
-    fn add<E: FromEntity>(
+    fn add_untyped(&mut self, operation: Operation) -> Result<&mut Self> {
+        let index = T::requirements().indexes.first().copied();
+        self.add_operation(Ok(operation), None, index)
+    }
+
+    fn add_operation(
         &mut self,
         operation: Result<Operation>,
         schema: Option<&'static Schema>,
+        index: Option<&IndexDefinition>,
     ) -> Result<&mut Self> {
-        let index = self.len();
+        let place = self.len();
         let added = operation.and_then(|operation| {
-            let index = match schema {
-                Some(schema) => schema.indexes.first(),
-                None => E::requirements().indexes.first().copied(),
-            };
             self.table
                 .shared()
                 .check_no_index(index, operation.kind().name())?;
             self.group.push(operation)
         });
-        added.map_err(|error| Error::in_transaction(index, error))?;
+        added.map_err(|error| Error::in_transaction(place, error))?;
         self.types.push(schema);
         Ok(self)
     }
 }
 
-impl<T> fmt::Debug for TableGroup<T> {
+impl<T> fmt::Debug for PlainGroup<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableGroup")
+        f.debug_struct("PlainGroup")
             .field("table", self.table.name())
             .field("group", &self.group)
             .finish()

@@ -9,12 +9,12 @@ use crate::query::{Filter, Select};
 use crate::store::{Error, PlainWrite, Result, RowFilter, TableStore, TableStoreExt};
 use crate::typed::{FromEntity, Requirements, Schema, TableEntity, permit_registered};
 
-/// Default of [`Table::with_concurrency`].
+/// Default of [`PlainTable::with_concurrency`].
 const CONCURRENCY: usize = 16;
-/// Default of [`Table::with_attempts`].
+/// Default of [`PlainTable::with_attempts`].
 const ATTEMPTS: u32 = 10;
 /// The advice in the error of a write that would leave an index entry stale.
-const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or open the table with `unmanaged()` to leave the entries as they are";
+const ADVICE: &str = "write through `table_patterns::Table`, or open the table with `ignoring_indexes()` to leave the entries as they are";
 
 /// A table of a store with entities of type `T`.
 ///
@@ -24,7 +24,7 @@ const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or op
 /// ```
 /// use table_core::memory::MemoryStore;
 /// use table_core::model::ETag;
-/// use table_core::typed::{Table, TableEntity};
+/// use table_core::typed::{PlainTable, TableEntity};
 ///
 /// #[derive(Debug, TableEntity)]
 /// #[entity(rename_all = "PascalCase")]
@@ -41,7 +41,7 @@ const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or op
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+/// let employees = PlainTable::<Employee>::new(MemoryStore::new(), "Employees")?;
 /// employees.create_if_missing().await?;
 ///
 /// let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
@@ -69,12 +69,12 @@ const ADVICE: &str = "write through `table_patterns::index::IndexedTable`, or op
 /// requests per conflict* may send its write again after a refusal. [`insert`](Self::insert) does so if it replaces an
 /// expired entity, and [`move_to`](Self::move_to) writes two keys. The first write of a type with `#[expires]` or
 /// `#[deleted_at]` also writes the manifest.
-pub struct Table<T> {
+pub struct PlainTable<T> {
     shared: Arc<Shared>,
     of: PhantomData<fn() -> T>,
 }
 
-/// The state that the clones of a [`Table`] and its queries share.
+/// The state that the clones of a [`PlainTable`] and its queries share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) store: Arc<dyn TableStore>,
@@ -136,7 +136,7 @@ impl TypeEvidence {
     }
 }
 
-impl<T: FromEntity> Table<T> {
+impl<T: FromEntity> PlainTable<T> {
     /// Creates a handle for a table, which need not exist yet. Sends no request.
     ///
     /// An `Arc<dyn TableStore>` is used as it is; any other store is wrapped in one.
@@ -174,8 +174,8 @@ impl<T: FromEntity> Table<T> {
     ///
     /// # Errors
     /// Returns the errors of [`new`](Self::new) for `U`.
-    pub fn view<U: FromEntity>(&self) -> Result<Table<U>> {
-        Table::open((*self.shared).clone())
+    pub fn view<U: FromEntity>(&self) -> Result<PlainTable<U>> {
+        PlainTable::open((*self.shared).clone())
     }
 
     fn open(shared: Shared) -> Result<Self> {
@@ -229,7 +229,7 @@ impl<T: FromEntity> Table<T> {
     }
 }
 
-impl<T> Table<T> {
+impl<T> PlainTable<T> {
     /// Sets the maximum number of point reads that one call has in flight. Default: 16. Minimum: 1.
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
@@ -249,12 +249,12 @@ impl<T> Table<T> {
     ///
     /// Without this setting, a table refuses to write entities that have an index, whether the type declares it
     /// (`#[index(…)]`) or any program has declared it in the manifest.
-    /// `table_patterns::index::IndexedTable` writes such entities and their entries.
+    /// `table_patterns::Table` writes such entities and their entries.
     ///
     /// Use the setting for writes that do not change indexed properties, before a scrub, or with a credential that
     /// may not read the manifest.
     #[must_use]
-    pub fn unmanaged(mut self) -> Self {
+    pub fn ignoring_indexes(mut self) -> Self {
         Arc::make_mut(&mut self.shared).unmanaged = true;
         self
     }
@@ -283,7 +283,7 @@ impl<T> Table<T> {
     }
 
     /// Returns the manifest and permit for a write through the [`store`](Self::store) itself: see
-    /// [`TableStoreExt::plain_write`]. `None` if the table is [unmanaged](Self::unmanaged).
+    /// [`TableStoreExt::plain_write`]. `None` if the table is [ignoring indexes](Self::ignoring_indexes).
     ///
     /// # Errors
     /// Returns the errors of [`TableStoreExt::plain_write`].
@@ -318,6 +318,12 @@ impl<T> Table<T> {
     /// Returns the name of the table.
     pub fn name(&self) -> &TableName {
         &self.shared.name
+    }
+
+    /// Returns the settings of [`with_attempts`](Self::with_attempts) and [`with_concurrency`](Self::with_concurrency).
+    #[doc(hidden)]
+    pub fn limits(&self) -> (u32, usize) {
+        (self.shared.attempts, self.shared.concurrency)
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -426,7 +432,7 @@ impl Shared {
     }
 }
 
-impl<T: TableEntity> Table<T> {
+impl<T: TableEntity> PlainTable<T> {
     /// Returns manifest and permit for a write of the entity with this key, and refuses the write if the entity may have an
     /// index or another layout. Keep the result until the write is done.
     pub(super) async fn permit_write(
@@ -466,7 +472,7 @@ impl<T: TableEntity> Table<T> {
     }
 }
 
-impl<T> Clone for Table<T> {
+impl<T> Clone for PlainTable<T> {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -475,7 +481,7 @@ impl<T> Clone for Table<T> {
     }
 }
 
-impl<T> fmt::Debug for Table<T> {
+impl<T> fmt::Debug for PlainTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
             .field("name", self.name())

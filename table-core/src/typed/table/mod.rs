@@ -1,4 +1,4 @@
-//! [`Table`]: a handle for a table with entities of one type.
+//! [`PlainTable`]: a handle for a table with entities of one type.
 
 mod expire;
 mod group;
@@ -15,13 +15,14 @@ mod update;
 mod upgrade;
 mod write;
 
-pub use group::TableGroup;
-pub use handle::Table;
+pub use group::PlainGroup;
+pub use handle::PlainTable;
 pub use keys::{KeyOf, PartitionIn, RowBounds};
 pub use query::TableQuery;
 pub use read::Versioned;
 pub use schema_diff::{PropertyDiff, SchemaDiff};
 pub use serde_table::SerdeTable;
+pub(crate) use set::WritePath;
 pub use set::{Decision, RowChange, SetWrite, SetWriter, changed};
 pub use upgrade::{Upgrade, UpgradeCursor, UpgradePage, UpgradeReport, UpgradeRow, UpgradeRows};
 

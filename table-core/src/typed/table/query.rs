@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::handle::ExtraRows;
 use super::keys::end_of;
-use super::{PartitionIn, RowBounds, SetWriter, Table};
+use super::{PartitionIn, PlainTable, RowBounds, WritePath};
 use crate::manifest::KnownType;
 use crate::model::{EdmValue, Entity, INDEX_NAME, TableName};
 use crate::query::{
@@ -14,7 +14,7 @@ use crate::query::{
 use crate::store::{Error, KeyOrder, Result, RowFilter, TableStore};
 use crate::typed::{FromEntity, IntoCondition, PartitionPrefix, Schema};
 
-/// A query of a table of `T` that returns `R`. [`Table::query`] creates it. Add conditions and options, then run it; it can
+/// A query of a table of `T` that returns `R`. `query` of the table creates it. Add conditions and options, then run it; it can
 /// be run several times.
 ///
 /// If a value in a condition cannot be encoded, running the query fails. A query does not return system rows
@@ -25,9 +25,9 @@ use crate::typed::{FromEntity, IntoCondition, PartitionPrefix, Schema};
 /// use table_core::memory::MemoryStore;
 /// use table_core::model::{Entity, PartitionKey};
 /// use table_core::query::AccessPath;
-/// use table_core::typed::{RowPrefix, Table};
+/// use table_core::typed::{RowPrefix, PlainTable};
 /// # fn main() -> table_core::Result<()> {
-/// let employees = Table::<Entity>::new(MemoryStore::new(), "Employees")?;
+/// let employees = PlainTable::<Entity>::new(MemoryStore::new(), "Employees")?;
 /// let query = employees.query().partition(PartitionKey::new("Sales")?).rows(RowPrefix::escaped("empid_"));
 /// assert_eq!(query.access_path()?, AccessPath::RowRange);
 /// # Ok(())
@@ -39,12 +39,12 @@ use crate::typed::{FromEntity, IntoCondition, PartitionPrefix, Schema};
 /// entities that do not match. [`access_path`](Self::access_path) says which entities the service has to read.
 #[must_use = "a query does nothing until it is run"]
 pub struct TableQuery<T, R = T> {
-    pub(super) table: Table<T>,
+    pub(super) table: PlainTable<T>,
     pub(super) options: Options,
     conditions: Result<Conditions>,
     select: Option<Select>,
     /// The write path of set operations; `None` for the write path of the table.
-    pub(super) writer: Option<Arc<dyn SetWriter>>,
+    pub(super) writer: Option<Arc<WritePath>>,
     of: PhantomData<fn() -> R>,
 }
 
@@ -74,7 +74,7 @@ pub(super) enum Order {
 }
 
 impl<T: FromEntity> TableQuery<T> {
-    pub(super) fn new(table: Table<T>) -> Self {
+    pub(super) fn new(table: PlainTable<T>) -> Self {
         let select = table.shared().select.clone();
         let conditions = Ok(Conditions::NONE);
         let options = Options {
@@ -114,13 +114,13 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
-    /// # use table_core::typed::{PartitionPrefix, Table, TableEntity};
+    /// # use table_core::typed::{PartitionPrefix, PlainTable, TableEntity};
     /// # #[derive(Debug, TableEntity)]
     /// # #[entity(partition_key = "{tenant}_{region}", row_key = "{id}")]
     /// # struct Order { tenant: String, region: String, id: u32 }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let orders = Table::<Order>::new(MemoryStore::new(), "Orders")?;
+    /// # let orders = PlainTable::<Order>::new(MemoryStore::new(), "Orders")?;
     /// # orders.create_if_missing().await?;
     /// # for tenant in ["a/b", "a"] { orders.insert(&Order { tenant: tenant.into(), region: "north".into(), id: 1 }).await?; }
     /// // The `/` is stored as `~2F`.
@@ -324,7 +324,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     }
 
     /// Uses a cheaper [`Plan`](crate::query::Plan) with the same results, if there is one. An `or` of keys becomes one
-    /// point read per key, with at most [`Table::with_concurrency`] requests in flight. An `or` of key ranges becomes
+    /// point read per key, with at most as many requests in flight as the table's `with_concurrency`. An `or` of key ranges becomes
     /// one query per range, one after another.
     ///
     /// [`explain`](Self::explain) shows the plan. [`page`](Self::page) does not support it.

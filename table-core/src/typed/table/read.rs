@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::write::stored_etag;
-use super::{KeyOf, Table};
+use super::{KeyOf, PlainTable};
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::Result;
@@ -12,7 +12,7 @@ use crate::typed::{FromEntity, Requirements};
 
 /// Point reads. They do not return index entries and system rows, unless
 /// [`with_index_entries`](Self::with_index_entries) or [`with_system_rows`](Self::with_system_rows) is set.
-impl<T: FromEntity> Table<T> {
+impl<T: FromEntity> PlainTable<T> {
     /// Returns the entity with this key; `None` if there is none. 1 request.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ fn in_given_order(found: Vec<Option<Entity>>, places: &[usize]) -> Vec<Option<En
 pub struct Versioned<T> {
     /// The value.
     pub value: T,
-    /// The version that was read, for conditional writes such as [`Table::replace_if`](super::Table::replace_if).
+    /// The version that was read, for conditional writes such as `replace_if`.
     pub etag: ETag,
     /// The time of the last write by the store's clock, if the store returned it.
     pub timestamp: Option<Ticks>,

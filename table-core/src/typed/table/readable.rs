@@ -14,12 +14,13 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     ///
     /// ```
     /// # use table_core::prelude::*;
+    /// # use table_core::typed::PlainTable;
     /// # use table_core::store::Operation;
     /// # #[derive(Debug, TableEntity)]
     /// # struct Employee { #[partition_key] department: String, #[row_key] id: u32, age: i32 }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # let employees = PlainTable::<Employee>::new(MemoryStore::new(), "Employees")?;
     /// # employees.create_if_missing().await?;
     /// # employees.insert(&Employee { department: "Sales".into(), id: 1, age: 41 }).await?;
     /// # let key = Employee::key("Sales", 2)?.into_key();
@@ -74,11 +75,12 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     ///
     /// ```
     /// # use table_core::prelude::*;
+    /// # use table_core::typed::PlainTable;
     /// # #[derive(Debug, TableEntity)]
     /// # struct Employee { #[partition_key] department: String, #[row_key] id: u32, age: i32 }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # let employees = PlainTable::<Employee>::new(MemoryStore::new(), "Employees")?;
     /// # employees.create_if_missing().await?;
     /// use futures_util::TryStreamExt;
     /// let mut rows = employees.query().stream_readable();

@@ -4,7 +4,7 @@ use std::fmt;
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
 
-use super::Table;
+use super::PlainTable;
 use super::readable::read;
 use crate::model::{EdmType, Entity};
 use crate::query::UnreadableEntity;
@@ -17,12 +17,13 @@ use crate::typed::{PropertySchema, Schema, TableEntity};
 ///
 /// ```
 /// use table_core::prelude::*;
+/// # use table_core::typed::PlainTable;
 /// use table_core::typed::SchemaDiff;
 /// # #[derive(TableEntity)]
 /// # struct Employee { #[partition_key] department: String, #[row_key] id: u32, age: i64 }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// let rows = Table::<Entity>::new(MemoryStore::new(), "Employees")?;
+/// let rows = PlainTable::<Entity>::new(MemoryStore::new(), "Employees")?;
 /// # rows.create_if_missing().await?;
 /// let diff = SchemaDiff::of::<Employee>(&rows).await?;
 /// assert_eq!(diff.unreadable, 0, "{diff}");
@@ -74,7 +75,7 @@ impl SchemaDiff {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub async fn of<T: TableEntity>(rows: &Table<Entity>) -> Result<Self> {
+    pub async fn of<T: TableEntity>(rows: &PlainTable<Entity>) -> Result<Self> {
         let (schema, mut diff) = (T::SCHEMA, Self::of_no_rows(T::SCHEMA));
         // A row with a reference to a blob, or a part of a wide entity, is not a whole `T` and cannot be decoded as one.
         let is_one_row = schema.properties.iter().all(|p| p.large.is_none()) && !schema.wide;

@@ -5,12 +5,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use super::{KeyOf, Table, TableQuery};
+use super::{KeyOf, PlainTable, TableQuery};
 use crate::manifest::WriteTarget;
 use crate::model::{Entity, IfMatch, Key, TableName};
 use crate::store::{
-    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore, Written,
-    own_key_error,
+    Conflicts, Error, MovedCopy, Operation, Outcome, PlainWrite, Result, TableStore,
+    TableStoreExt as _, Written, own_key_error,
 };
 use crate::typed::Serde;
 use crate::typed::serde_form::{Encoded, decode, encode};
@@ -67,10 +67,10 @@ type Keys<T> = Arc<dyn Fn(&T) -> Result<Key> + Send + Sync>;
 /// ```
 ///
 /// # Cost
-/// As [`Table`] for a type without `type` and `version`: each method documents its requests, and writing costs 1 more request per 30 seconds
+/// As [`PlainTable`] for a type without `type` and `version`: each method documents its requests, and writing costs 1 more request per 30 seconds
 /// for the table's manifest.
 pub struct SerdeTable<T> {
-    table: Table<Serde<T>>,
+    table: PlainTable<Serde<T>>,
     keys: Option<Keys<T>>,
 }
 
@@ -85,7 +85,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         Ok(Self {
-            table: Table::new(store, name)?,
+            table: PlainTable::new(store, name)?,
             keys: None,
         })
     }
@@ -105,7 +105,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         Ok(Self {
-            table: Table::new(store, name)?,
+            table: PlainTable::new(store, name)?,
             keys: Some(Arc::new(keys)),
         })
     }
@@ -115,8 +115,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         self.table.query()
     }
 
-    /// Returns the table as a [`Table`] for reading: `get_many`, `view`, and all options of reads.
-    pub const fn as_table(&self) -> &Table<Serde<T>> {
+    /// Returns the table as a [`PlainTable`] for reading: `get_many`, `view`, and all options of reads.
+    pub const fn as_table(&self) -> &PlainTable<Serde<T>> {
         &self.table
     }
 
@@ -380,10 +380,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
     }
 
     /// Moves an entity to a key of this or another table, with the properties that `T` does not have. An entity at the target is replaced.
-    /// For conflicts, crashes and a move that fails in between see [`Table::move_to`]. 3 requests, and 3 more per conflict.
+    /// For conflicts, crashes and a move that fails in between see [`PlainTable::move_to`]. 3 requests, and 3 more per conflict.
     ///
     /// # Errors
-    /// The errors of [`Table::move_to`]; the target computes another key from the value ([`with_keys`](Self::with_keys)).
+    /// The errors of [`PlainTable::move_to`]; the target computes another key from the value ([`with_keys`](Self::with_keys)).
     pub async fn move_to(
         &self,
         key: impl KeyOf<Serde<T>>,
@@ -391,7 +391,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         to: impl KeyOf<Serde<T>>,
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
-        if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
+        let is_same = (self.store()).is_same_table(self.name(), &**target.store(), target.name());
+        if is_same && key == to {
             return Err(own_key_error(&key));
         }
         self.permit(WriteTarget::Key(&key), "a move").await?;
@@ -469,7 +470,7 @@ fn own_version(entity: &Entity) -> Result<IfMatch> {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
-    /// Creates the table unless it exists: see [`Table::create_if_missing`]. 1 request.
+    /// Creates the table unless it exists: see [`PlainTable::create_if_missing`]. 1 request.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -486,11 +487,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> SerdeTable<T> {
         }
     }
 
-    /// Makes writes ignore the table's manifest: see [`Table::unmanaged`].
+    /// Makes writes ignore the table's manifest: see `ignoring_indexes` of `table_patterns::Table`.
     #[must_use]
-    pub fn unmanaged(self) -> Self {
+    pub fn ignoring_indexes(self) -> Self {
         Self {
-            table: self.table.unmanaged(),
+            table: self.table.ignoring_indexes(),
             ..self
         }
     }

@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, ready};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 
-use super::{Table, TableQuery};
+use super::{PlainTable, TableQuery};
 use crate::model::{Entity, Key, PartitionKey, TableName, WRITE_ID_PROPERTY};
 use crate::query::Filter;
 use crate::store::{
@@ -131,6 +131,9 @@ pub trait SetWriter: fmt::Debug + Send + Sync + 'static {
         None
     }
 }
+
+/// Makes the write path of a set operation from the path that writes rows alone.
+pub(crate) type WritePath = dyn Fn(Arc<dyn SetWriter>) -> Arc<dyn SetWriter> + Send + Sync;
 
 /// A set operation that is to be run on rows.
 pub struct SetWrite<'a, D, S> {
@@ -402,9 +405,9 @@ fn is_of_one_row(error: &Error) -> bool {
         && !of_all
 }
 
-/// The write path of a [`Table`].
+/// The write path of a [`PlainTable`].
 struct PlainWriter<T> {
-    table: Table<T>,
+    table: PlainTable<T>,
 }
 
 impl<T> fmt::Debug for PlainWriter<T> {
@@ -462,10 +465,10 @@ impl<T: TableEntity> SetWriter for PlainWriter<T> {
 /// Set operations: one call changes or deletes every entity of the query.
 ///
 /// They write in the version that was read, in entity group transactions of up to 100 entities of a partition, several at
-/// once ([`Table::with_concurrency`]). If another writer changes an entity, it is read again, and written if it still
+/// once (`with_concurrency` of the table). If another writer changes an entity, it is read again, and written if it still
 /// matches. A group is atomic; the set as a whole is not: readers see it change, and after an interruption a part of it is
-/// written. Run it again then. A table of entities with indexes maintains them
-/// (`table_patterns::index::IndexedTable::query`).
+/// written. Run it again then. A query of `table_patterns::Table` maintains index
+/// entries.
 ///
 /// The result counts what was written, unchanged, failed and ambiguous, with the first 100 failures.
 impl<T: TableEntity> TableQuery<T> {
@@ -476,12 +479,12 @@ impl<T: TableEntity> TableQuery<T> {
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
-    /// # use table_core::typed::{Table, TableEntity};
+    /// # use table_core::typed::{PlainTable, TableEntity};
     /// # #[derive(TableEntity)]
     /// # struct Session { #[partition_key] user: String, #[row_key] id: u32, age: i32 }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let sessions = Table::<Session>::new(MemoryStore::new(), "Sessions")?;
+    /// # let sessions = PlainTable::<Session>::new(MemoryStore::new(), "Sessions")?;
     /// # sessions.create_if_missing().await?;
     /// # for id in 0..150 { sessions.insert(&Session { user: "ann".into(), id, age: id as i32 }).await?; }
     /// let old = sessions.query().partition(Session::partition("ann")?).filter(Session::AGE.ge(40));
@@ -503,7 +506,7 @@ impl<T: TableEntity> TableQuery<T> {
         .await
     }
 
-    /// Calls `change` with each entity and replaces the entity, as [`Table::update`] does. An entity that `change` leaves as
+    /// Calls `change` with each entity and replaces the entity, as `update` of the table does. An entity that `change` leaves as
     /// it was is not written, and counted as unchanged. Properties that `T` does not know are kept; an entity in an older
     /// schema version is converted.
     ///
@@ -511,12 +514,12 @@ impl<T: TableEntity> TableQuery<T> {
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
-    /// # use table_core::typed::{Table, TableEntity};
+    /// # use table_core::typed::{PlainTable, TableEntity};
     /// # #[derive(TableEntity)]
     /// # struct Session { #[partition_key] user: String, #[row_key] id: u32, open: bool }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let sessions = Table::<Session>::new(MemoryStore::new(), "Sessions")?;
+    /// # let sessions = PlainTable::<Session>::new(MemoryStore::new(), "Sessions")?;
     /// # sessions.create_if_missing().await?;
     /// # for id in 0..3 { sessions.insert(&Session { user: "ann".into(), id, open: id > 0 }).await?; }
     /// let close = |session: &mut Session| {
@@ -559,20 +562,17 @@ impl<T: TableEntity> TableQuery<T> {
         }
         let whole = self.clone().project::<Entity>();
         let (filter, row_filter) = (whole.to_query()?.filter, whole.row_filter());
-        let plain: Arc<dyn SetWriter>;
+        let plain: Arc<dyn SetWriter> = Arc::new(PlainWriter {
+            table: self.table.clone(),
+        });
         let writer = match &self.writer {
-            Some(writer) => writer,
-            None => {
-                plain = Arc::new(PlainWriter {
-                    table: self.table.clone(),
-                });
-                &plain
-            }
+            Some(path) => path(plain),
+            None => plain,
         };
         let shared = self.table.shared();
         let write = SetWrite {
             table: self.table.name(),
-            writer: &**writer,
+            writer: &*writer,
             decide: |row| ready(decide(row)).boxed(),
             is_in_set: |row: &Entity| {
                 !row_filter.removes(row)
@@ -585,7 +585,9 @@ impl<T: TableEntity> TableQuery<T> {
         };
         write.run(whole.stream()).await
     }
+}
 
+impl<T, R> TableQuery<T, R> {
     /// Sets the number of groups that a set operation has in flight.
     #[doc(hidden)]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
@@ -593,10 +595,14 @@ impl<T: TableEntity> TableQuery<T> {
         self
     }
 
-    /// Sets the write path of set operations, for a handle that writes more than the rows.
+    /// Sets the write path of set operations, for a handle that writes more than the rows. The path is made for each operation, from the
+    /// one that writes the rows alone.
     #[doc(hidden)]
-    pub fn written_by(mut self, writer: Arc<dyn SetWriter>) -> Self {
-        self.writer = Some(writer);
+    pub fn written_by(
+        mut self,
+        path: impl Fn(Arc<dyn SetWriter>) -> Arc<dyn SetWriter> + Send + Sync + 'static,
+    ) -> Self {
+        self.writer = Some(Arc::new(path));
         self
     }
 }

@@ -1,13 +1,13 @@
-use std::sync::Arc;
-
 use super::write::insert_or_replace_at;
-use super::{KeyOf, Table};
+use super::{KeyOf, PlainTable};
 use crate::model::{Entity, Key};
-use crate::store::{Conflicts, Error, MovedCopy, Operation, Outcome, Result, own_key_error};
+use crate::store::{
+    Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStoreExt as _, own_key_error,
+};
 use crate::typed::TableEntity;
 
 /// Read-modify-write.
-impl<T: TableEntity> Table<T> {
+impl<T: TableEntity> PlainTable<T> {
     /// Reads the entity, calls `change`, and replaces the entity if it has not changed since. After a conflict with another
     /// writer it starts again. Returns the stored entity.
     ///
@@ -71,7 +71,7 @@ impl<T: TableEntity> Table<T> {
 }
 
 /// Moves.
-impl<T: TableEntity> Table<T> {
+impl<T: TableEntity> PlainTable<T> {
     /// Moves an entity to a key of this or another table, with the properties that `T` does not know. An entity at the
     /// target is replaced.
     ///
@@ -97,7 +97,8 @@ impl<T: TableEntity> Table<T> {
         to: impl KeyOf<T>,
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
-        if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
+        let is_same = (self.store()).is_same_table(self.name(), &**target.store(), target.name());
+        if is_same && key == to {
             return Err(own_key_error(&key));
         }
         self.permit_write(&key, "a move").await?;

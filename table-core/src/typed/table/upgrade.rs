@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
-use super::{SchemaDiff, Table, TableQuery};
+use super::{PlainTable, SchemaDiff, TableQuery};
 use crate::model::Entity;
 use crate::query::{Continuation, ReadablePage, UnreadableEntity};
 use crate::store::{Conflicts, CycleDetector, Error, Operation, Result};
@@ -22,6 +22,7 @@ use crate::typed::{FromEntity, TableEntity};
 ///
 /// ```
 /// # use table_core::prelude::*;
+/// # use table_core::typed::PlainTable;
 /// # use table_core::typed::Upgrade;
 /// # #[derive(TableEntity)]
 /// # #[entity(type = "Customer")]
@@ -34,7 +35,7 @@ use crate::typed::{FromEntity, TableEntity};
 /// # }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// # let customers = Table::<Customer>::new(MemoryStore::new(), "Customers")?;
+/// # let customers = PlainTable::<Customer>::new(MemoryStore::new(), "Customers")?;
 /// # customers.create_if_missing().await?;
 /// # let old = CustomerV1 { country: "UK".into(), number: 1, full_name: "Ada".into() };
 /// # customers.view::<CustomerV1>()?.insert(&old).await?;
@@ -408,7 +409,7 @@ impl<T> fmt::Debug for Upgrade<T> {
 }
 
 /// Schema versions.
-impl<T: TableEntity> Table<T> {
+impl<T: TableEntity> PlainTable<T> {
     /// Creates the upgrade of all entities of an older schema version, to be planned or run. Sends no request.
     pub fn upgrade(&self) -> Upgrade<T> {
         Upgrade::new(self.clone(), self.shared().concurrency)
@@ -426,11 +427,11 @@ impl<T: TableEntity> Table<T> {
     /// 1 request per page of the type's rows and 1 request per older entity, at most
     /// [`with_concurrency`](Self::with_concurrency) at once; 2 more requests per conflict with another writer. An entity that cannot be
     /// converted does not stop the upgrade of the others; [`SchemaDiff`](crate::typed::SchemaDiff) lists such entities before. The
-    /// handles of `table-patterns`, such as `IndexedTable`, have their own `upgrade_all`.
+    /// handles of `table-patterns`, such as `Table`, have their own `upgrade_all`.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
-    /// # use table_core::typed::{Table, TableEntity};
+    /// # use table_core::typed::{PlainTable, TableEntity};
     /// #[derive(TableEntity)]
     /// #[entity(type = "Customer")]
     /// struct CustomerV1 {
@@ -452,7 +453,7 @@ impl<T: TableEntity> Table<T> {
     /// }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// let customers = Table::<Customer>::new(MemoryStore::new(), "Customers")?;
+    /// let customers = PlainTable::<Customer>::new(MemoryStore::new(), "Customers")?;
     /// customers.create_if_missing().await?;
     /// let old = CustomerV1 { country: "UK".into(), number: 1, full_name: "Ada".into() };
     /// customers.view::<CustomerV1>()?.insert(&old).await?;
@@ -474,7 +475,7 @@ impl<T: TableEntity> Table<T> {
 }
 
 #[async_trait]
-impl<T: TableEntity> UpgradeRows<T> for Table<T> {
+impl<T: TableEntity> UpgradeRows<T> for PlainTable<T> {
     async fn page(&self, from: Option<&str>) -> Result<UpgradePage> {
         self.shared()
             .check_no_index(T::SCHEMA.indexes.first(), "an upgrade")?;

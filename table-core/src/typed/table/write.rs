@@ -1,12 +1,12 @@
 use super::handle::Shared;
-use super::{KeyOf, Table};
+use super::{KeyOf, PlainTable};
 use crate::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use crate::query::Select;
 use crate::store::{Conflicts, Error, Operation, Result, Written};
 use crate::typed::{EntityPatch as _, Schema, TableEntity};
 
-/// Writes. They refuse entities that have an index: see [`Table::unmanaged`].
-impl<T: TableEntity> Table<T> {
+/// Writes. They refuse entities that have an index: see [`PlainTable::ignoring_indexes`].
+impl<T: TableEntity> PlainTable<T> {
     /// Inserts an entity that must not exist. 1 request. 3 if the stored entity is due: it is replaced in the version that was read.
     ///
     /// # Errors
@@ -210,7 +210,12 @@ impl<T: TableEntity> Table<T> {
         }
     }
 
-    pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
+    /// Writes one row, unless the manifest has an index of it.
+    ///
+    /// # Errors
+    /// Returns the errors of the store, and a refusal by the manifest.
+    #[doc(hidden)]
+    pub async fn write(&self, operation: Operation) -> Result<Written> {
         let _plain = self
             .permit_write(operation.key(), operation.kind().name())
             .await?;
@@ -257,7 +262,7 @@ pub(super) fn delete<E: TableEntity>(entity: &E) -> Result<Operation> {
 }
 
 /// Partial updates.
-impl<T: TableEntity> Table<T> {
+impl<T: TableEntity> PlainTable<T> {
     /// Overwrites the fields that the patch sets, if the entity is in the given version ([`IfMatch::Any`]: in any version).
     /// Other properties do not change.
     ///
@@ -501,11 +506,12 @@ impl Written {
     ///
     /// ```
     /// # use table_core::prelude::*;
+    /// # use table_core::typed::PlainTable;
     /// # #[derive(Debug, TableEntity)]
     /// # struct Employee { #[partition_key] department: String, #[row_key] id: u32, age: i32, #[etag] etag: Option<ETag> }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
-    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # let employees = PlainTable::<Employee>::new(MemoryStore::new(), "Employees")?;
     /// # employees.create_if_missing().await?;
     /// let mut ken = Employee { department: "Sales".into(), id: 223, age: 41, etag: None };
     /// employees.insert(&ken).await?.renew(&mut ken);

@@ -2,9 +2,7 @@ use crate::manifest::{KeyTemplate, Payload, Placement, Shape, Uniqueness};
 use crate::memory::MemoryStore;
 use crate::model::{IfMatch, Key, TableName};
 use crate::store::Result;
-use crate::typed::{
-    EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Table, TableEntity,
-};
+use crate::typed::{EntriesOf, IndexEntries, ManyEntries, OneEntry, PlainTable, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Employee", rename_all = "PascalCase")]
@@ -218,11 +216,11 @@ fn a_patch_has_no_field_that_an_index_holds() -> Result<()> {
 
 #[tokio::test]
 async fn a_plain_table_refuses_writes_of_a_type_with_indexes() -> Result<()> {
-    let table = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    let table = PlainTable::<Employee>::new(MemoryStore::new(), "Employees")?;
     table.create_if_missing().await?;
     let refused = table.insert(&ken()).await.unwrap_err().to_string();
     assert!(
-        refused.contains("'email'") && refused.contains("IndexedTable"),
+        refused.contains("'email'") && refused.contains("Table"),
         "{refused}"
     );
     let key = Employee::key("Sales", 7)?;
@@ -239,12 +237,12 @@ async fn a_plain_table_refuses_writes_of_a_type_with_indexes() -> Result<()> {
             .await
             .unwrap_err()
             .to_string()
-            .contains("IndexedTable")
+            .contains("Table")
     );
     let mut group = table.group(Employee::partition("Sales")?);
     assert!(group.insert(&ken()).is_err() && group.delete(&key, IfMatch::Any).is_err());
 
-    let table = table.unmanaged();
+    let table = table.ignoring_indexes();
     table.insert(&ken()).await?;
     assert_eq!(table.get(&key).await?, Some(ken()));
     Ok(())

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::memory::MemoryStore;
 use crate::model::{Entity, Properties, ValueRef};
-use crate::typed::{FromEntity, PropertyGroup, Table, TableEntity};
+use crate::typed::{FromEntity, PlainTable, PropertyGroup, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Employee", rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
@@ -131,7 +131,7 @@ fn the_name_counts_before_its_aliases() {
 
 #[tokio::test]
 async fn a_projection_selects_and_an_update_rewrites_former_names() {
-    let rows = Table::<Entity>::new(MemoryStore::new(), "Employees").unwrap();
+    let rows = PlainTable::<Entity>::new(MemoryStore::new(), "Employees").unwrap();
     rows.create_if_missing().await.unwrap();
     let old = row().with("LastName", "Kwok").with("Tags", "[]");
     rows.store()

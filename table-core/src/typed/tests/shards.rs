@@ -3,7 +3,7 @@
 use crate::manifest::{Overflow, Shape};
 use crate::model::Shards;
 use crate::store::Result;
-use crate::typed::{EntriesOf, IndexEntries, IndexedEntity, OneEntry, TableEntity};
+use crate::typed::{EntriesOf, IndexEntries, OneEntry, TableEntity};
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(crate = crate, type = "Employee")]

@@ -4,7 +4,7 @@ use crate::limits::{BINARY_BYTES, STRING_UNITS};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Properties, ValueRef};
 use crate::store::Operation;
-use crate::typed::{FromEntity, SchemaDiff, Table, TableEntity};
+use crate::typed::{FromEntity, PlainTable, SchemaDiff, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, rename_all = "PascalCase", partition_key = "all", row_key = "{id}")]
@@ -241,7 +241,7 @@ fn parts_of_a_marked_value_are_marked() {
 
 #[tokio::test]
 async fn writes_that_shorten_a_value_leave_no_parts() {
-    let table = Table::<Report>::new(MemoryStore::new(), "Reports").unwrap();
+    let table = PlainTable::<Report>::new(MemoryStore::new(), "Reports").unwrap();
     table.create_if_missing().await.unwrap();
     let key = || Report::key(1).unwrap();
     let long = report(3 * STRING_UNITS, Some(3 * BINARY_BYTES));
@@ -331,7 +331,7 @@ async fn writes_that_shorten_a_value_leave_no_parts() {
 
 #[tokio::test]
 async fn a_program_without_parts_fails_and_keeps_them() {
-    let table = Table::<Report>::new(MemoryStore::new(), "Reports").unwrap();
+    let table = PlainTable::<Report>::new(MemoryStore::new(), "Reports").unwrap();
     table.create_if_missing().await.unwrap();
     table.insert(&report(STRING_UNITS + 1, None)).await.unwrap();
     let earlier = table.view::<Earlier>().unwrap();
@@ -361,7 +361,7 @@ async fn a_program_without_parts_fails_and_keeps_them() {
 
 #[tokio::test]
 async fn a_schema_diff_counts_values_in_parts() {
-    let table = Table::<Report>::new(MemoryStore::new(), "Reports").unwrap();
+    let table = PlainTable::<Report>::new(MemoryStore::new(), "Reports").unwrap();
     table.create_if_missing().await.unwrap();
     table.insert(&report(STRING_UNITS + 1, None)).await.unwrap();
     table
@@ -380,7 +380,7 @@ async fn a_schema_diff_counts_values_in_parts() {
         .write(table.name(), Operation::Insert(damaged))
         .await
         .unwrap();
-    let rows = Table::<Entity>::new(std::sync::Arc::clone(table.store()), "Reports").unwrap();
+    let rows = PlainTable::<Entity>::new(std::sync::Arc::clone(table.store()), "Reports").unwrap();
     let diff = SchemaDiff::of::<Report>(&rows).await.unwrap();
     let body = &diff.properties["Body"];
     assert_eq!(

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::model::Key;
 use crate::store::Result;
-use crate::typed::{EntriesOf, IndexEntries, IndexedEntity, OneEntry, TableEntity};
+use crate::typed::{EntriesOf, IndexEntries, OneEntry, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Order", rename_all = "PascalCase")]

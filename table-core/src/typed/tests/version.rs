@@ -1,6 +1,6 @@
 use crate::memory::MemoryStore;
 use crate::model::{ETag, Entity, Properties, Ticks, ValueRef};
-use crate::typed::{FromEntity, Table, TableEntity};
+use crate::typed::{FromEntity, PlainTable, TableEntity};
 
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Employee")]
@@ -125,7 +125,7 @@ fn a_conversion_must_keep_the_key() {
 
 #[tokio::test]
 async fn older_rows_are_upgraded_once() {
-    let table = Table::<Employee>::new(MemoryStore::new(), "Employees").unwrap();
+    let table = PlainTable::<Employee>::new(MemoryStore::new(), "Employees").unwrap();
     table.create_if_missing().await.unwrap();
     let first = table.view::<EmployeeV1>().unwrap();
     let second = table.view::<EmployeeV2>().unwrap();

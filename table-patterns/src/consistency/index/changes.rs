@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use futures_util::future::try_join;
 use table_core::model::{ETag, Entity, Key, TableName};
-use table_core::store::{Conflicts, Error, MovedCopy, Outcome, Result, TableStore};
+use table_core::store::{
+    Conflicts, Error, MovedCopy, Outcome, Result, TableStore, TableStoreExt as _,
+};
 use table_core::typed::Schema;
 
 use super::rows::IndexedRows;
 use super::states::set::IndexSet;
 use crate::blobs::check_no_blob;
+use crate::entity_rows::EntityRows;
 use crate::entry::shared::Holder;
 use crate::entry::{Maintainer as _, Placement};
-use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Moved, as_read};
+use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Moved};
 use crate::rows::own_key_error;
 
 /// Changes entities with their entries.
@@ -86,7 +89,7 @@ impl EntityChanges<'_> {
     ) -> Result<Committed> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let old = self.rows.entity(key).await?;
+            let old = self.rows.entities().get(key).await?;
             let new = change(old.as_ref())?;
             let change = match (old, new) {
                 (None, None) => return Ok(Committed::nothing()),
@@ -118,11 +121,11 @@ impl EntityChanges<'_> {
 
     /// The entity after a write, as stored: with the properties of copy indexes, which need a read. `None` if
     /// that is unknown.
-    pub(super) async fn as_stored(&self, new: Entity) -> Option<Entity> {
+    pub(crate) async fn as_stored(&self, new: Entity) -> Option<Entity> {
         if self.set.copied().is_empty() {
             return Some(new);
         }
-        let now = self.rows.entity(new.key()).await.ok().flatten();
+        let now = self.rows.entities().get(new.key()).await.ok().flatten();
         now.filter(|now| now.etag() == new.etag())
     }
 
@@ -145,7 +148,7 @@ impl EntityChanges<'_> {
                 _ => Error::precondition_failed(self.rows.table, entity.key()),
             };
             conflicts.wait(lost).await?;
-            let Some(now) = self.rows.entity(entity.key()).await? else {
+            let Some(now) = self.rows.entities().get(entity.key()).await? else {
                 return Ok(false);
             };
             entity = now;
@@ -161,7 +164,7 @@ impl EntityChanges<'_> {
     }
 
     /// As [`IndexedEntities::move_to`](super::IndexedEntities::move_to); `check` may refuse the entity at the target.
-    pub(super) async fn move_to(
+    pub(crate) async fn move_to(
         &self,
         key: &Key,
         target: &EntityChanges<'_>,
@@ -170,7 +173,9 @@ impl EntityChanges<'_> {
     ) -> Result<()> {
         let is_same =
             Arc::ptr_eq(self.rows.store, target.rows.store) && self.rows.table == target.rows.table;
-        if is_same && key == to {
+        // Another handle of the store: two writes, of which the second would delete what the first has written.
+        let (store, target_store) = (&**self.rows.store, &**target.rows.store);
+        if key == to && store.is_same_table(self.rows.table, target_store, target.rows.table) {
             return Err(own_key_error(key));
         }
         let is_within = is_same && key.partition() == to.partition();
@@ -207,7 +212,8 @@ impl EntityChanges<'_> {
         to: &Key,
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<()> {
-        let (old, there) = try_join(self.rows.entity(key), self.rows.entity(to)).await?;
+        let (old, there) =
+            try_join(self.rows.entities().get(key), self.rows.entities().get(to)).await?;
         let old = old.ok_or_else(|| self.missing(key))?;
         check_no_blob(&old)?;
         there.as_ref().map_or(Ok(()), check)?;
@@ -237,7 +243,8 @@ impl EntityChanges<'_> {
     ) -> Result<()> {
         let old = self
             .rows
-            .entity(key)
+            .entities()
+            .get(key)
             .await?
             .ok_or_else(|| self.missing(key))?;
         check_no_blob(&old)?;
@@ -317,7 +324,7 @@ pub(crate) async fn due_row(
         return Ok(None);
     }
     for key in obstacles(error, changes) {
-        let row = store.get(table, &key, None).await?.map(as_read);
+        let row = EntityRows::new(store, table).get(&key).await?;
         if let Some(row) = row.filter(|row| schema.is_due(row, store.context().now())) {
             return Ok(Some(row));
         }

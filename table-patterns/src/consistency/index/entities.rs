@@ -30,13 +30,13 @@ use crate::journal::{Change, Clearing, Committed, Journal};
 
 /// Entities of one table, written together with the entries of the table's indexes.
 ///
-/// The dynamic form: [`IndexedTable`](crate::index::IndexedTable) is the form for typed entities. Every write knows
+/// The dynamic form: [`Table`](crate::Table) is the form for typed entities. Every write knows
 /// the old value, so no entry stays stale.
 #[derive(Clone, Debug)]
 pub struct IndexedEntities {
-    pub(super) set: Arc<IndexSet>,
+    pub(crate) set: Arc<IndexSet>,
     pub(super) journal: Journal,
-    pub(super) options: IndexOptions,
+    pub(crate) options: IndexOptions,
     /// `false` for a handle that was opened for upkeep only: it refuses writes of entities.
     pub(super) writes_entities: bool,
 }
@@ -48,7 +48,7 @@ impl IndexedEntities {
     /// table: other programs without the index may write by then. Indexes that the manifest has and the program
     /// does not define are maintained from their definitions.
     ///
-    /// A handle from this function may write entities of any type. An [`IndexedTable`](crate::index::IndexedTable)
+    /// A handle from this function may write entities of any type. A [`Table`](crate::Table)
     /// writes entities of one type. The first program to open a table for a type declares the type's indexes as
     /// readable, unless the table has entities of the type, or a program has opened the table for any type.
     ///
@@ -264,12 +264,13 @@ impl IndexedEntities {
     /// # Errors
     /// The entity does not exist; an error of the store.
     pub async fn get_existing(&self, key: &Key) -> Result<Stored<Entity>> {
-        Stored::read(self.store().get_existing(self.table(), key).await?)
+        let entity = self.read(key).await?;
+        Stored::read(entity.ok_or_else(|| Error::entity_not_found(self.table(), key))?)
     }
 
     /// The entity with this key, as readers get it: the mark of a move is in the ETag only.
     pub(crate) async fn read(&self, key: &Key) -> Result<Option<Entity>> {
-        self.rows().entity(key).await
+        self.rows().entities().get(key).await
     }
 }
 
@@ -534,9 +535,9 @@ impl IndexedEntities {
     ///
     /// A move of two writes first writes the target, then deletes the source. If the process dies in between,
     /// both exist; run the move again. If the move fails after the first write, for example because another
-    /// writer deletes the source, it removes what it has written: see
-    /// [`Table::move_to`](table_core::typed::Table::move_to). Another table has its own indexes, in which
-    /// values are unique separately.
+    /// writer deletes the source, it removes what it has written, in the version that it has written: 1 request more.
+    /// The outcome of the error is *applied* if the copy has, or may have, replaced an entity, or cannot be removed.
+    /// Another table has its own indexes, in which values are unique separately.
     ///
     /// # Errors
     /// Entity not found; a unique value is taken at the target; the move conflicts after all attempts; both keys are equal; the
@@ -605,9 +606,9 @@ impl IndexedEntities {
 impl IndexedEntities {
     /// Prepares the build of an index that is absent or only partly built.
     ///
-    /// A program that writes the table by a plain [`Table`](table_core::typed::Table) refuses to write entities of the index after it has
-    /// read the manifest again. The build of a type's first index waits for that. A program that uses
-    /// [`unmanaged`](table_core::typed::Table::unmanaged) does not read the manifest: stop it first.
+    /// Programs without the index maintain it after they have read the manifest again, or refuse to write its entities. The build of a type's
+    /// first index waits for that. A program that is [ignoring indexes](crate::Table::ignoring_indexes) does not read the manifest: stop it
+    /// first.
     ///
     /// # Errors
     /// The index is unknown.
@@ -807,7 +808,7 @@ impl IndexedEntities {
 
 /// The parts that do the work.
 impl IndexedEntities {
-    pub(super) fn rows(&self) -> IndexedRows<'_> {
+    pub(crate) fn rows(&self) -> IndexedRows<'_> {
         let (store, table, shared) = (self.set.store(), self.set.table(), self.journal.shared());
         IndexedRows {
             store,
@@ -824,13 +825,13 @@ impl IndexedEntities {
         }
     }
 
-    pub(super) fn pages(&self) -> Pages<'_> {
+    pub(crate) fn pages(&self) -> Pages<'_> {
         Pages {
             lookups: self.lookups(),
         }
     }
 
-    pub(super) fn lists(&self) -> Lists<'_> {
+    pub(crate) fn lists(&self) -> Lists<'_> {
         Lists {
             lookups: self.lookups(),
         }

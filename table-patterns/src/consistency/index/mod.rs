@@ -71,10 +71,10 @@
 //! loses its copies when a writer of that table replaces it, until a scrub: that writer does not know the
 //! copies.
 //!
-//! A program that writes by a plain [`Table`](table_core::typed::Table) refuses to write entities of an index from 30 seconds after the
-//! declaration on, at the latest; the build of a type's first index waits for that. An `open` that is the first of its type does not wait: run no
-//! plain writer of the type then. A table or store that is `unmanaged()`, and clients of other libraries, do not read the manifest: they
-//! leave entries missing and stale until a scrub. Stop them before [`build`](IndexedEntities::build).
+//! A [`Table`](crate::Table) of a program without the index maintains it from 30 seconds after the declaration on, at the latest; the build of a
+//! type's first index waits for that. An `open` that is the first of its type does not wait: no program without the index may write the type until
+//! 90 seconds later. A table that is [ignoring indexes](crate::Table::ignoring_indexes), a store that is `unmanaged()`, and clients of other libraries
+//! do not read the manifest: they leave entries missing and stale until a scrub. Stop them before [`build`](IndexedEntities::build).
 //!
 //! # Cost in requests
 //!
@@ -110,7 +110,7 @@
 //! | `scrub` | `Scrub`, `SharedScrub`, `Recount` | comparing an index with its entities |
 //! | `drop` | `IndexDrop`, `Removal` | ending an index and removing its rows |
 //! | `upkeep` | `UpkeepManifest` | what upkeep reads in the manifest |
-//! | `typed` | [`IndexedTable`] | the same for a Rust type |
+//! | `table` | [`Table`](crate::Table) | the same for a Rust type |
 //!
 //! The reasons of the waiting rules are in `docs/manifest.md`; `docs/proof.md` lists the schedules that tests
 //! search; `docs/indexes.md` shows when to use which index.
@@ -123,13 +123,13 @@ mod drop;
 mod entities;
 pub(crate) mod exposure;
 mod lookup;
-mod open;
+pub(crate) mod open;
 mod options;
 mod rows;
 mod scrub;
-mod states;
+pub(crate) mod set;
+pub(crate) mod states;
 mod stored;
-mod typed;
 mod upkeep;
 
 pub use self::build::{BuildProgress, IndexBuild};
@@ -138,15 +138,12 @@ pub(crate) use self::changes::{MAX_CLAIMS, due_row};
 pub use self::entities::IndexedEntities;
 pub use self::lookup::{IndexQuery, Trust};
 pub use self::options::IndexOptions;
-pub(crate) use self::rows::is_entity;
 pub use self::scrub::{ScrubCursor, ScrubMode, ScrubReport};
+pub(crate) use self::set::change;
 pub(crate) use self::states::manifest::refused_rows;
 pub use self::states::processes::ProcessId;
 pub use self::states::waiting::{Waiting, WaitingFor};
 pub use self::stored::Stored;
-pub(crate) use self::typed::set::change;
-pub use self::typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery, SummaryOf};
-pub(crate) use self::typed::{all_indexes, open_entities};
 pub(crate) use self::upkeep::{Obstacle, UpkeepManifest, UpkeepTable};
 pub use super::entry::{
     Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary,

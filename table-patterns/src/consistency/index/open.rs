@@ -263,9 +263,12 @@ impl Opening<'_> {
     async fn has_no_entity(&self, is_new: bool) -> Result<bool> {
         match self.scope {
             EntityScope::Type(schema) if !is_new => {
-                self.set.manifest().has_none_of(&schema.entity_type()).await
+                self.set
+                    .entity_rows()
+                    .has_none_of(&schema.entity_type())
+                    .await
             }
-            _ => self.set.manifest().is_empty_table().await,
+            _ => self.set.entity_rows().has_none().await,
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct IndexOptions {
     /// When a write returns: after the commit, or after its entries are applied.
     pub acknowledge: Acknowledge,
     /// When a write deletes its journal row and its ticket: after it returns, in the background (the default), or before. Call
-    /// [`flush`](crate::index::IndexedTable::flush) before a program ends.
+    /// [`flush`](crate::Table::flush) before a program ends.
     pub clearing: Clearing,
     /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
     /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest

@@ -1,16 +1,16 @@
-//! The rows of a table with indexes: its entities, and the rows that its indexes have written.
+//! The rows that the indexes of a table have written.
 
 use std::sync::Arc;
 
-use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, key_order};
+use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Filter, Page, Query, ReadablePage};
 use table_core::store::{KeyOrder, Operation, Result, TableStore, check_progress};
 
+use crate::entity_rows::EntityRows;
 use crate::entry::shared::SharedRows;
 use crate::entry::{Entry, Index, Location, Shape};
-use crate::journal::as_read;
 
-/// Reads rows of entities and of indexes, and deletes rows of indexes in the version that was read.
+/// Reads rows of indexes, and deletes them in the version that was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexedRows<'a> {
     pub(super) store: &'a Arc<dyn TableStore>,
@@ -18,13 +18,13 @@ pub(crate) struct IndexedRows<'a> {
     /// Rows that hold the entries of several entities.
     pub(super) shared: SharedRows<'a>,
     /// The number of requests that one call sends in parallel.
-    pub(super) concurrency: usize,
+    pub(crate) concurrency: usize,
 }
 
-impl IndexedRows<'_> {
-    /// The entity with this key. The mark of a move is removed from the properties and kept in the ETag. 1 request.
-    pub(crate) async fn entity(&self, key: &Key) -> Result<Option<Entity>> {
-        Ok(self.store.get(self.table, key, None).await?.map(as_read))
+impl<'a> IndexedRows<'a> {
+    /// The rows of the entities.
+    pub(crate) fn entities(&self) -> EntityRows<'a> {
+        EntityRows::new(&**self.store, self.table)
     }
 
     /// The row at a key, if it is an entry of the index. 1 request.
@@ -72,17 +72,6 @@ impl IndexedRows<'_> {
         Ok(found)
     }
 
-    /// A page of the rows of the table: of entities, and of everything else in it. 1 request.
-    pub(super) async fn table_page(
-        &self,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let page = self.store.query(self.table, query, from).await?;
-        check_progress(from, page.continuation.as_ref(), page.items.len())?;
-        Ok(page)
-    }
-
     /// The place of a key of an index.
     pub(super) fn location(&self, index: &Index, key: &Key) -> Location {
         Location {
@@ -128,16 +117,4 @@ pub(super) fn written_by(index: &Index, table: &TableName) -> Query {
         Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
         _ => Filter::eq(Entry::INDEX, &*index.entry_id(table)),
     })
-}
-
-/// A filter for the partitions after the system partitions.
-pub(super) fn after_system_partitions() -> Filter {
-    // The prefix has an end, because it does not consist of the last character.
-    let end = key_order::key_prefix_end(SYSTEM_PREFIX).unwrap_or_default();
-    Filter::ge(Filter::PARTITION_KEY, end)
-}
-
-/// Whether a row is neither an index entry nor a system row.
-pub(crate) fn is_entity(row: &Entity) -> bool {
-    !row.key().is_system() && Entry::index_of(row).is_none()
 }

@@ -23,7 +23,8 @@ use crate::journal::as_read;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
 /// # use table_core::prelude::*;
-/// # use table_patterns::index::{IndexOptions, IndexedTable};
+/// # use table_patterns::index::IndexOptions;
+/// # use table_patterns::Database;
 /// # #[derive(Clone, Debug, PartialEq, TableEntity)]
 /// # #[entity(type = "Employee", rename_all = "PascalCase")]
 /// # #[index(surname, row_key = "surname_{last_name}_{id:06}")]
@@ -32,9 +33,9 @@ use crate::journal::as_read;
 /// #     #[row_key(format = "empid_{:06}")] id: u32,
 /// #     last_name: String,
 /// # }
-/// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+/// # let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
 /// # employees.insert(&Employee { department: "Sales".into(), id: 1, last_name: "Kwok".into() }).await?;
-/// let ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
+/// let ken = employees.get_existing_stored(Employee::key("Sales", 1)?).await?;
 /// let married = Employee { last_name: "Lee".into(), ..(*ken).clone() };
 /// employees.replace_stored(&ken, &married).await?;
 /// assert!(employees.by(Employee::by_surname("Sales").last_name("Kwok")).all().await?.is_empty());
@@ -48,7 +49,8 @@ use crate::journal::as_read;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
 /// # use table_core::prelude::*;
-/// # use table_patterns::index::{IndexOptions, IndexedTable};
+/// # use table_patterns::index::IndexOptions;
+/// # use table_patterns::Database;
 /// # #[derive(Clone, Debug, PartialEq, TableEntity)]
 /// # #[entity(type = "Employee", rename_all = "PascalCase")]
 /// # #[index(surname, row_key = "surname_{last_name}_{id:06}")]
@@ -57,9 +59,9 @@ use crate::journal::as_read;
 /// #     #[row_key(format = "empid_{:06}")] id: u32,
 /// #     last_name: String,
 /// # }
-/// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+/// # let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
 /// # employees.insert(&Employee { department: "Sales".into(), id: 1, last_name: "Kwok".into() }).await?;
-/// let mut ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
+/// let mut ken = employees.get_existing_stored(Employee::key("Sales", 1)?).await?;
 /// ken.last_name = "Lee".into(); // a `Stored` cannot be changed
 /// # Ok(())
 /// # }
@@ -71,7 +73,8 @@ use crate::journal::as_read;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
 /// # use table_core::prelude::*;
-/// # use table_patterns::index::{IndexOptions, IndexedTable};
+/// # use table_patterns::index::IndexOptions;
+/// # use table_patterns::Database;
 /// # #[derive(Clone, Debug, PartialEq, TableEntity)]
 /// # #[entity(type = "Employee", rename_all = "PascalCase")]
 /// # #[index(surname, row_key = "surname_{last_name}_{id:06}")]
@@ -80,9 +83,9 @@ use crate::journal::as_read;
 /// #     #[row_key(format = "empid_{:06}")] id: u32,
 /// #     last_name: String,
 /// # }
-/// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+/// # let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
 /// # employees.insert(&Employee { department: "Sales".into(), id: 1, last_name: "Kwok".into() }).await?;
-/// let mut ken = employees.get_existing(Employee::key("Sales", 1)?).await?.into_inner();
+/// let mut ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
 /// ken.last_name = "Lee".into();
 /// employees.replace_stored(&ken, &ken).await?; // an `Employee` for a `Stored<Employee>`
 /// # Ok(())

@@ -16,8 +16,9 @@ use super::entity_table::{EntityTable, States, Wanted};
 use super::lease::{Lease, Timing, before};
 use super::moving::Moves;
 use super::remote_rows::{RemoteRows, operations};
-use super::row::{JournalRow, JournalRows, WriteId};
+use super::row::{JournalRow, JournalRows};
 use super::unique::{By, UniqueKeys};
+use crate::entity_rows::WriteId;
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Maintainer};
 

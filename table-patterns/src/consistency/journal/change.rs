@@ -1,14 +1,16 @@
 //! Changes of entities, as callers of the journal describe them.
 
-use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, Operation, Result};
+use table_core::model::{Entity, Key};
+use table_core::store::{Operation, Result};
+
+use crate::entity_rows::{operations, without_entity};
 
 /// A change of one entity, with its old state. The old state decides which entries are removed.
 ///
 /// The caller vouches that the old state is what it has read; the ETag shows that no other writer has changed the
 /// entity. If the caller itself has changed the old state, entries may be missing or dangling until the next
 /// [scrub](crate::index::IndexedEntities::scrub). A [`Stored`](crate::index::Stored), which
-/// [`IndexedTable`](crate::index::IndexedTable) and [`IndexedEntities`](crate::index::IndexedEntities) take, cannot
+/// [`Table`](crate::Table) and [`IndexedEntities`](crate::index::IndexedEntities) take, cannot
 /// be changed.
 #[derive(Clone, Debug)]
 pub struct Change {
@@ -65,6 +67,12 @@ impl Change {
         }
     }
 
+    /// The operation on the row of an entity that is one row.
+    pub(crate) fn operation(&self) -> Result<Operation> {
+        let [operation] = operations(self.old.as_ref(), self.new.as_ref())?;
+        Ok(operation)
+    }
+
     /// The old state, as it was read.
     pub(crate) const fn old(&self) -> Option<&Entity> {
         self.old.as_ref()
@@ -78,39 +86,4 @@ impl Change {
             .map(Entity::key)
             .ok_or_else(without_entity)
     }
-
-    /// The operation on the entity: conditional on the ETag of the old state, or an insert.
-    pub(crate) fn operation(&self) -> Result<Operation> {
-        match (&self.old, &self.new) {
-            (None, Some(new)) => Ok(Operation::Insert(new.clone())),
-            (Some(old), Some(new)) if old.key() == new.key() => {
-                Ok(Operation::Replace(new.clone(), condition(old)?))
-            }
-            (Some(old), None) => Ok(Operation::Delete(old.key().clone(), condition(old)?)),
-            (Some(old), Some(new)) => Err(Error::misuse(format!(
-                "a change replaces {} by {}: the keys of both must be equal; delete the first and insert the second",
-                old.key(),
-                new.key()
-            ))),
-            (None, None) => Err(without_entity()),
-        }
-    }
-}
-
-fn without_entity() -> Error {
-    Error::misuse(
-        "a change has neither an old nor a new entity: make it by `Change::insert`, `replace` or `delete`",
-    )
-}
-
-/// The condition that the entity is stored in its old state.
-fn condition(old: &Entity) -> Result<IfMatch> {
-    let etag = old.etag();
-    let etag = etag.ok_or_else(|| {
-        Error::misuse(format!(
-            "the old state of {} has no ETag: read the entity from the store first",
-            old.key()
-        ))
-    })?;
-    Ok(IfMatch::from(etag))
 }

@@ -281,9 +281,8 @@ impl Committer<'_> {
                 self.shared.discard_new_blobs(draft.shared[n].take()).await;
                 Ok(())
             }
-            // The operations of the entities come first; a conflict of an entity ends the write, because its
-            // entries were planned from another state.
-            Part::Row(n) if n >= plan.owners.len() => {
+            // A conflict of an entity ends the write, because its entries were planned from another state.
+            Part::Row(n) if n >= plan.of_entities => {
                 self.rebase_local_entry(plan, draft, n, error).await
             }
             _ => Err(Sent::Failed(without_group(error))),

@@ -8,6 +8,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{ETag, Entity, Key, TableName, split_entry_id};
 use table_core::store::{Result, TableStore};
 
+use crate::entity_rows::EntityRows;
 use crate::entry::row_properties::without_mark;
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Maintainer, Permission, Shape};
@@ -25,9 +26,9 @@ pub(super) struct EntityTable {
 }
 
 impl EntityTable {
-    /// An entity as it is stored: with the mark of a move, if it has one. 1 request.
-    pub(super) async fn get(&self, key: &Key) -> Result<Option<Entity>> {
-        self.store.get(&self.name, key, None).await
+    /// The rows of the entities.
+    pub(super) fn rows(&self) -> EntityRows<'_> {
+        EntityRows::new(&*self.store, &self.name)
     }
 
     /// The permission to act on the maintainer's index states, with its end.
@@ -135,7 +136,7 @@ impl States {
 
     /// Reads one entity.
     pub(super) async fn read_again(&mut self, entities: &EntityTable, key: &Key) -> Result<()> {
-        let entity = entities.get(key).await?;
+        let entity = entities.rows().stored(key).await?;
         self.0.insert(key.clone(), entity);
         Ok(())
     }
@@ -143,7 +144,7 @@ impl States {
     /// Reads all entities, concurrently.
     pub(super) async fn read_all_again(&mut self, entities: &EntityTable) -> Result<()> {
         let keys: Vec<_> = self.0.keys().cloned().collect();
-        let reads: Vec<_> = keys.iter().map(|key| entities.get(key)).collect();
+        let reads: Vec<_> = keys.iter().map(|key| entities.rows().stored(key)).collect();
         // Unlike `all_of`, this drops the other reads after an error: a dropped read changes nothing.
         let read: Vec<_> = stream::iter(reads)
             .buffered(entities.parallel_requests())

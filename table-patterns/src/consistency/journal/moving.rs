@@ -5,21 +5,21 @@
 use std::borrow::Cow;
 
 use table_core::model::{Entity, Key};
-use table_core::store::{Conflicts, Error, Operation, Result};
+use table_core::store::{Conflicts, Error, Result};
 
 use super::apply::Entries;
 use super::change::Change;
 use super::commit::{Committer, Sent};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing};
-use super::mark::{self, Mark, separate_mark};
 use super::plan::{Plan, Planner};
 use super::row::AffectedKey;
-use super::row::{Evidence, JournalRow, JournalRows, WriteId};
+use super::row::{Evidence, JournalRow, JournalRows};
 use super::write::{Acknowledge, Attempt, MAX_WRITE_ATTEMPTS, Writer};
 use crate::blobs::check_no_blob;
+use crate::entity_rows::{Mark, WriteId, as_read, separate_mark};
 use crate::entry::row_properties::without_mark;
-use crate::rows::{accept_applied, before_write};
+use crate::rows::before_write;
 
 /// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,13 +106,13 @@ impl Mover<'_> {
         check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
         check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
     ) -> Result<Option<(Entity, Option<Entity>)>> {
-        let Some(source) = self.entities.get(from).await? else {
+        let Some(source) = self.entities.rows().stored(from).await? else {
             return Ok(None);
         };
         check_source(&source)?;
-        let there = self.entities.get(to).await?;
+        let there = self.entities.rows().stored(to).await?;
         if let Some(there) = &there {
-            check_target(&mark::as_read(there.clone()))?;
+            check_target(&as_read(there.clone()))?;
         }
         let source = before_write(self.moves.without_move(source).await)?;
         let there = match there {
@@ -178,32 +178,30 @@ impl Moves<'_> {
             partition: plan.partition.to_string(),
         }
         .on(entity);
-        let replace = Operation::Replace(marked.clone(), entity.version()?);
-        let written = accept_applied(
-            self.entities
-                .store
-                .write(&self.entities.name, replace)
-                .await,
-        )?;
+        let written = self
+            .entities
+            .rows()
+            .write_mark(marked.clone(), entity.version()?)
+            .await?;
         Ok(marked.with_system(written.etag, None))
     }
 
     /// Removes the mark of a move that can never commit. Returns whether the entity had it. 2 requests.
     pub(super) async fn unmark(&self, key: &Key, write: WriteId) -> Result<bool> {
         for _ in 0..ROUNDS {
-            let Some(entity) = self.entities.get(key).await? else {
+            let Some(entity) = self.entities.rows().stored(key).await? else {
                 return Ok(false);
             };
             if Mark::of(&entity).is_none_or(|mark| mark.write != write) {
                 return Ok(false);
             }
-            let replace = Operation::Replace(without_mark(&entity).into_owned(), entity.version()?);
-            match accept_applied(
-                self.entities
-                    .store
-                    .write(&self.entities.name, replace)
-                    .await,
-            ) {
+            let unmarked = without_mark(&entity).into_owned();
+            match self
+                .entities
+                .rows()
+                .write_mark(unmarked, entity.version()?)
+                .await
+            {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),

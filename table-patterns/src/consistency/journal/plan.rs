@@ -10,10 +10,9 @@ use tokio::time::Instant;
 
 use super::change::Change;
 use super::entity_table::EntityTable;
-use super::mark::Mark;
 use super::row::AffectedKey;
-use super::row::WriteId;
 use super::unique;
+use crate::entity_rows::{self, Mark, WriteId};
 use crate::entry::shared::{Holder, Merge, apply_copy, held_by, without_copies};
 use crate::entry::{Derived, Entry, EntryDiff, Location, Permission, Shape};
 use crate::rows::encrypted::marked;
@@ -27,6 +26,8 @@ pub(super) struct Plan {
     pub(super) owners: Vec<Key>,
     /// The operations of the group; the entities' operations come first.
     pub(super) operations: Vec<Operation>,
+    /// The number of the entities' operations.
+    pub(super) of_entities: usize,
     /// The local entries, in the order of their operations.
     pub(super) local: Vec<Entry>,
     /// Changes of local rows that hold the entries of several entities.
@@ -110,15 +111,23 @@ impl Planner<'_> {
     pub(super) fn plan(&self, changes: &[Change], permission: Permission) -> Result<Plan> {
         let id = WriteId::fresh();
         self.check_new_states(changes)?;
-        let mut operations = changes
+        let copied = self.entities.maintainer.copied();
+        let mut operations = Vec::with_capacity(changes.len());
+        for change in changes {
+            let mut of_entity = entity_rows::operations(change.old(), change.new.as_ref())?;
+            // The copies that the stored entity has come first, then the copies of this group replace them.
+            keep_copies(change, &copied, &mut of_entity);
+            operations.extend(of_entity);
+        }
+        let of_entities = operations.len();
+        let owners = changes
             .iter()
-            .map(Change::operation)
+            .map(|change| change.key().cloned())
             .collect::<Result<Vec<_>>>()?;
-        let first = operations
+        let first = owners
             .first()
             .ok_or_else(|| Error::misuse("the write has no change: pass at least one"))?;
-        let partition = first.key().partition_key();
-        let owners = operations.iter().map(|o| o.key().clone()).collect();
+        let partition = first.partition_key();
         changes
             .iter()
             .try_for_each(|change| self.check_ready(change))?;
@@ -126,14 +135,11 @@ impl Planner<'_> {
         let diff = EntryDiff::new(self.old_entries(changes, &new)?, new);
         let (mut local, mut remote) = diff.split(&self.entities.name, partition.as_str());
         let mut shared = Merge::all_of(local.take_shared());
-        // The copies that the stored entity has come first, then the copies of this group replace them.
-        self.keep_copies(changes, &mut operations);
         copy_within(&mut operations, &mut shared)?;
         let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
-        let unknown_owner =
-            self.unknown_owner(changes, &local, &local_operations, operations.len());
+        let unknown_owner = self.unknown_owner(changes, &local, &local_operations, of_entities);
         operations.extend(local_operations);
         let mut affected = affected(&remote);
         affected.extend(
@@ -153,6 +159,7 @@ impl Planner<'_> {
             partition,
             owners,
             operations,
+            of_entities,
             local,
             shared,
             affected,
@@ -284,24 +291,6 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// Keeps the properties that copy indexes have written into an entity, whatever the caller passes.
-    fn keep_copies(&self, changes: &[Change], operations: &mut [Operation]) {
-        let copied = self.entities.maintainer.copied();
-        for (change, operation) in changes.iter().zip(operations) {
-            let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else {
-                continue;
-            };
-            without_copies(new.properties_mut(), &copied);
-            // From the old state: the group is under its ETag, so these copies are the current ones.
-            for p in change.old.iter().flat_map(|old| old.properties().iter()) {
-                if copied.iter().any(|name| name == p.name()) {
-                    new.properties_mut()
-                        .put(p.name(), p.value(), p.is_encrypted());
-                }
-            }
-        }
-    }
-
     /// The entries of the old states, as far as the diff needs them. `new` are those of the new states.
     fn old_entries(&self, changes: &[Change], new: &[Entry]) -> Result<Vec<Entry>> {
         let mut all = Vec::new();
@@ -390,6 +379,23 @@ fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
         (entry, delete)
     });
     put.chain(removed).unzip()
+}
+
+/// Keeps the properties that copy indexes have written into an entity, whatever the caller passes.
+fn keep_copies(change: &Change, copied: &[String], operations: &mut [Operation]) {
+    if copied.is_empty() {
+        return;
+    }
+    for new in operations.iter_mut().filter_map(Operation::entity_mut) {
+        without_copies(new.properties_mut(), copied);
+        // From the old state: the group is under its ETag, so these copies are the current ones.
+        for p in change.old.iter().flat_map(|old| old.properties().iter()) {
+            if copied.iter().any(|name| name == p.name()) {
+                new.properties_mut()
+                    .put(p.name(), p.value(), p.is_encrypted());
+            }
+        }
+    }
 }
 
 /// Merges copies into entities of the same group: a group can write an entity only once.

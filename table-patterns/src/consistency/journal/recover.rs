@@ -13,12 +13,12 @@ use tokio::time::{sleep, timeout};
 use super::apply::{AppliedRow, Applier, Entries, Known};
 use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing};
-use super::mark::separate_mark;
 use super::moving::{Moves, ROUNDS};
 use super::row::{Evidence, JournalRow, JournalRows, owners};
 use super::ticket::{Ticket, Tickets};
 use super::unique::{By, UniqueKeys};
 use crate::consistency::work::WorkerSlots;
+use crate::entity_rows::separate_mark;
 
 /// The result of the recovery of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -256,7 +256,7 @@ impl UnfinishedWrites<'_> {
                 // The move was applied, and its journal row was deleted in between: the source is gone.
                 None => {}
             }
-            match self.entities.get(entity.key()).await? {
+            match self.entities.rows().stored(entity.key()).await? {
                 Some(now) => entity = now,
                 None => return Ok(None),
             }

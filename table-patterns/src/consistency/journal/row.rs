@@ -15,10 +15,11 @@ use super::entity_table::EntityTable;
 use super::lease::LONGEST_LEASE;
 use super::unique::UniqueRow;
 use crate::clock::millis;
+use crate::entity_rows::WriteId;
 use crate::entry::row_properties::{MOVE_WRITE, has_mark, is_mark_property, is_pending};
 use crate::entry::shared::Merge;
 use crate::entry::{Entry, Location, Shape};
-use crate::rows::{accept_applied, fresh_id, get_bytes, set_bytes};
+use crate::rows::{accept_applied, get_bytes, set_bytes};
 
 const KIND: &str = "JournalKind";
 const ROWS: &str = "JournalRows";
@@ -30,23 +31,8 @@ const WRITTEN: &str = "JournalWritten";
 const WRITE: &str = "write";
 const ABORT: &str = "abort";
 
-/// The id of one attempt to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WriteId(Uuid);
-
+/// The keys of the rows of a write.
 impl WriteId {
-    pub(super) fn fresh() -> Self {
-        Self(fresh_id())
-    }
-
-    pub(super) const fn from_uuid(id: Uuid) -> Self {
-        Self(id)
-    }
-
-    pub(super) const fn uuid(self) -> Uuid {
-        self.0
-    }
-
     /// The start of the RowKeys of journal rows and abort rows, after [`SYSTEM_PREFIX`].
     const KEY_PREFIX: &str = "j_";
 
@@ -54,7 +40,7 @@ impl WriteId {
     pub(super) fn key(self, partition: &str) -> Result<Key> {
         Key::new(
             partition,
-            format!("{SYSTEM_PREFIX}{}{}", Self::KEY_PREFIX, self.0.simple()),
+            format!("{SYSTEM_PREFIX}{}{self}", Self::KEY_PREFIX),
         )
     }
 
@@ -64,7 +50,7 @@ impl WriteId {
             .row()
             .strip_prefix(SYSTEM_PREFIX)?
             .strip_prefix(Self::KEY_PREFIX)?;
-        Uuid::try_parse(text).ok().map(Self)
+        Uuid::try_parse(text).ok().map(Self::from_uuid)
     }
 
     /// A filter for journal rows and abort rows.
@@ -73,12 +59,6 @@ impl WriteId {
             Filter::ROW_KEY,
             &format!("{SYSTEM_PREFIX}{}", Self::KEY_PREFIX),
         )
-    }
-}
-
-impl std::fmt::Display for WriteId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.simple().fmt(f)
     }
 }
 
@@ -220,7 +200,11 @@ pub(super) struct JournalRows<'a> {
 impl JournalRows<'_> {
     /// The row at the key of a write: a journal row, an abort row, or none. 1 request.
     pub(super) async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
-        let entity = self.entities.get(&id.key(partition)?).await?;
+        let entity = self
+            .entities
+            .store
+            .get(&self.entities.name, &id.key(partition)?, None)
+            .await?;
         entity.as_ref().map(|e| read(id, e)).transpose()
     }
 

@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::entity_table::{EntityTable, States};
 use super::lease::Timing;
-use super::mark::Mark;
 use super::moving::Moves;
 use super::recover::{RecoveryProgress, UnfinishedWrites};
-use super::row::{Evidence, JournalRow, JournalRows, WriteId, damage, read};
+use super::row::{Evidence, JournalRow, JournalRows, damage, read};
 use super::unique::{By, UniqueKeys, UniqueRow};
 use crate::clock::after;
+use crate::entity_rows::{Mark, WriteId};
 use crate::entry::row_properties::OWNER_PENDING;
 use crate::entry::{Entry, Location};
 use crate::rows::accept_applied;

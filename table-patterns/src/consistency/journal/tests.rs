@@ -605,7 +605,7 @@ async fn a_sweep_releases_under_valid_states() -> Result<()> {
 /// A server asks by this for the rights that a row needs.
 #[test]
 fn journal_rows_are_control_rows() -> Result<()> {
-    let key = super::row::WriteId::from_uuid(uuid::Uuid::from_u128(1)).key("p")?;
+    let key = super::WriteId::from_uuid(uuid::Uuid::from_u128(1)).key("p")?;
     assert_eq!(key.row_kind(), table_core::model::RowKind::Control);
     Ok(())
 }

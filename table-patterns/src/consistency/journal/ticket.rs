@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::plan::Plan;
 use super::row::AffectedKey;
-use super::row::WriteId;
+use crate::entity_rows::WriteId;
 
 /// The tickets of a journal.
 #[derive(Clone, Debug)]

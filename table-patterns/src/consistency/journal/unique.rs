@@ -10,7 +10,8 @@ use table_core::store::{Error, Operation, Result};
 
 use super::entity_table::{EntityTable, States};
 use super::plan::violation;
-use super::row::{Evidence, JournalRows, WriteId};
+use super::row::{Evidence, JournalRows};
+use crate::entity_rows::WriteId;
 use crate::entry::row_properties::{
     HEIR_PARTITION, HEIR_ROW, OWNER_PENDING, OWNER_WRITE, heir_of, is_unique_row,
 };

@@ -12,12 +12,12 @@ use tokio::time::sleep;
 use super::Journal;
 use super::lease::Timing;
 use super::recover::RecoveryProgress;
-use super::row::WriteId;
 use super::ticket::Ticket;
 use crate::consistency::work::{
     Pace, WorkerSlots, is_infrastructure_error, poison_pause, put_back, run_while_hidden,
     send_again, with_housekeeping, work_through,
 };
+use crate::entity_rows::WriteId;
 
 /// Failures of a ticket's work until the ticket is poisoned, unless set.
 pub(crate) const MAX_TICKET_FAILURES: u32 = 5;

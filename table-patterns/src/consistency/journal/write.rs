@@ -22,6 +22,7 @@ use super::plan::{Plan, Planner, violation};
 use super::row::{JournalRow, JournalRows};
 use super::ticket::Tickets;
 use super::unique::{By, Reservation, UniqueKeys};
+use crate::entity_rows::answer;
 use crate::entry::{Entry, Location};
 use crate::rows::{before_write, random_pause};
 
@@ -172,6 +173,23 @@ impl Committed {
         }
     }
 
+    /// The answer to the write of one entity.
+    pub(crate) fn into_written(self) -> Written {
+        let pending = self.entries == Entries::Pending;
+        let mut written = self.written.into_iter().next().unwrap_or_default();
+        written.pending = pending;
+        written
+    }
+
+    /// The answer to a group, in the order of its changes.
+    pub(crate) fn into_all_written(self) -> Vec<Written> {
+        let (pending, mut all) = (self.entries == Entries::Pending, self.written);
+        for written in &mut all {
+            written.pending = pending;
+        }
+        all
+    }
+
     /// The answer for an empty write.
     pub(crate) const fn nothing() -> Self {
         Self {
@@ -294,7 +312,7 @@ impl Writer<'_> {
                 self.release(plan, ticket.as_ref()).await;
                 Ok(Attempt::StartOver(cause))
             }
-            Sent::Committed(mut written) => {
+            Sent::Committed(written) => {
                 // From here on the write is committed. A crash leaves the journal row and the ticket, and
                 // after this lease a worker or a sweep applies the entries.
                 let applied = self
@@ -313,8 +331,8 @@ impl Writer<'_> {
                     }
                     Applied::Pending => Entries::Pending,
                 };
-                // The answers after the changes of the entities belong to local entries and the journal row.
-                written.truncate(changes.len());
+                let written = (0..changes.len()).filter_map(|n| answer(&written, n));
+                let written = written.cloned().collect();
                 Ok(Attempt::Committed(Committed { written, entries }))
             }
         }
@@ -437,7 +455,7 @@ impl Writer<'_> {
     /// # Errors
     /// A conflict: another writer has changed the owner, or has given the move up.
     async fn check_unchanged(&self, plan: &Plan, entry: &Entry) -> Result<()> {
-        let now = self.entities.get(&entry.owner).await?;
+        let now = self.entities.rows().stored(&entry.owner).await?;
         if now.is_some_and(|now| plan.is_as_read(&now)) {
             return Ok(());
         }
@@ -660,7 +678,7 @@ impl Writer<'_> {
 fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
     let mut states = States::new(plan.entities());
     for (n, (key, change)) in plan.owners.iter().zip(changes).enumerate() {
-        let etag = written.get(n).and_then(|written| written.etag.clone());
+        let etag = answer(written, n).and_then(|written| written.etag.clone());
         let entity = change.new.clone().map(|e| e.with_system(etag, None));
         states.set(key.clone(), entity);
     }

@@ -227,7 +227,7 @@ async fn steps_on_indexed_rows_are_refused() -> Result<()> {
             .await
             .expect_err("an index follows the row");
         assert!(
-            error.to_string().contains("'city.") && error.to_string().contains("IndexedTable"),
+            error.to_string().contains("'city.") && error.to_string().contains("Table"),
             "{error}"
         );
     }

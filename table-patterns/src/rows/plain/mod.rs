@@ -1,4 +1,4 @@
-//! Rows that a pattern writes without [`IndexedTable`](crate::index::IndexedTable). Such a write does not update index entries, so it is
+//! Rows that a pattern writes without [`Table`](crate::Table). Such a write does not update index entries, so it is
 //! refused if the manifest has an index of the row, whichever program declared it.
 
 use table_core::manifest::{Layout, Manifest, StoredType, WriteTarget};

@@ -8,6 +8,7 @@ use table_core::manifest::{Layout, Manifest};
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::Outcome;
+use table_core::typed::PlainTable;
 
 use crate::spread::SpreadTable;
 use crate::wide::{WideEntities, WideTable};
@@ -223,11 +224,11 @@ async fn writes_that_show_the_type_of_another_layout() {
     );
     things.insert(&wide(1)).await.unwrap();
     let thing = Entity::new("p", "7").unwrap().with("EntityType", "Thing");
-    let any = Table::<Entity>::new(rig.store.clone(), table).unwrap();
+    let any = PlainTable::<Entity>::new(rig.store.clone(), table).unwrap();
     let mut group = any.group(PartitionKey::new("p").unwrap());
     group.push(Operation::Insert(thing.clone())).unwrap();
     let refused = [
-        Table::<Plain>::new(rig.store.clone(), table)
+        PlainTable::<Plain>::new(rig.store.clone(), table)
             .unwrap()
             .insert(&Plain {
                 p: "p".into(),
@@ -280,7 +281,7 @@ async fn types_without_discriminators_do_not_share_a_table_with_wide_ones() {
         })
         .await
         .unwrap();
-    let plain = Table::<Untold>::new(rig.store.clone(), TABLE).unwrap();
+    let plain = PlainTable::<Untold>::new(rig.store.clone(), TABLE).unwrap();
     let error = plain
         .insert(&Untold {
             p: "p".into(),
@@ -294,7 +295,7 @@ async fn types_without_discriminators_do_not_share_a_table_with_wide_ones() {
         "{error}"
     );
     plain
-        .unmanaged()
+        .ignoring_indexes()
         .insert(&Untold {
             p: "p".into(),
             r: 2,

@@ -16,6 +16,7 @@ use table_core::store::{
     Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written,
 };
 
+use crate::entity_rows;
 use crate::index::{IndexOptions, IndexedEntities, MAX_CLAIMS, due_row};
 use crate::journal::{Change, Committed, Entries, MoveAttempt, Moved, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
@@ -256,11 +257,10 @@ impl EntityWriter {
 
     /// Writes rows without indexes.
     async fn send(&self, changes: &[Change]) -> Result<Committed> {
-        let operations = changes
-            .iter()
-            .map(Change::operation)
-            .collect::<Result<Vec<_>>>()?;
-        let mut permitted = Vec::new();
+        let (mut operations, mut permitted) = (Vec::with_capacity(changes.len()), Vec::new());
+        for change in changes {
+            operations.extend(entity_rows::operations(change.old(), change.new.as_ref())?);
+        }
         for operation in &operations {
             permitted.push(self.permit(operation.key()).await?);
         }

@@ -6,7 +6,7 @@
 //!
 //! Mark a `String` or `Vec<u8>` field with `#[large]` or `#[large(over = 4096)]`, and open the table with [`LargeTable`].
 //! A value with more bytes than the bound (32,768 by default) goes to the blob store; a smaller value stays in the row.
-//! [`Table`](table_core::typed::Table) refuses such a type.
+//! [`Table`](crate::Table) refuses such a type.
 //!
 //! # Key layout
 //! The row has the entity's own key. A property whose value is in a blob holds a *reference*

@@ -1,7 +1,7 @@
 //! Moves of entities with their blobs to another key or table.
 
 use table_core::model::{Entity, Key};
-use table_core::store::{Conflicts, Error, MovedCopy, Result};
+use table_core::store::{Conflicts, Error, MovedCopy, Result, TableStoreExt as _};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
@@ -22,7 +22,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// [`journal`](crate::journal#moves). It keeps its unique values during the whole move. If the process dies, workers,
     /// sweeps or other writers of the entity finish the move or give it up; a [collection](Self::collect) removes remaining
     /// blobs. After any other move that dies, both entities exist: repeat the move. A move that fails after it has written the
-    /// target removes its copy, with the copy's blobs: see [`Table::move_to`](table_core::typed::Table::move_to). Another table
+    /// target removes its copy, with the copy's blobs: see [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to). Another table
     /// has its own indexes with their own unique values. Requests: see the [module](super).
     ///
     /// # Errors
@@ -35,7 +35,8 @@ impl<T: TableEntity> LargeTable<T> {
         to: impl KeyOf<T>,
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
-        if self.is_same(target) && key == to {
+        let is_same = (self.store()).is_same_table(self.name(), &**target.store(), target.name());
+        if is_same && key == to {
             return Err(own_key_error(&key));
         }
         let (mut conflicts, mut copy) = (Conflicts::new(self.options().attempts), None);

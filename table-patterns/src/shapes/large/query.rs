@@ -11,14 +11,14 @@ use table_core::query::{
 };
 use table_core::store::{Error, Result};
 use table_core::typed::{
-    FindsOne, FromEntity, IndexEntries, IndexedEntity, IntoCondition, ManyEntries, PartitionIn,
-    PartitionPrefix, RowBounds, TableEntity, TableQuery,
+    FindsOne, FromEntity, IndexEntries, IntoCondition, ManyEntries, PartitionIn, PartitionPrefix,
+    RowBounds, TableEntity, TableQuery,
 };
 
 use super::read::large_names;
 use super::{LargeRow, LargeTable};
-use crate::index::Lookup;
 use crate::rows::{readable, stream_readable};
+use crate::table::Lookup;
 
 /// A query of whole large entities. [`LargeTable::query`] makes it; it can be narrowed, and can run more than once.
 ///
@@ -441,7 +441,7 @@ pub struct LargeLookup<T, K = ManyEntries> {
     limit: Option<usize>,
 }
 
-impl<T: IndexedEntity, K> LargeLookup<T, K> {
+impl<T: TableEntity, K> LargeLookup<T, K> {
     pub(super) const fn new(table: LargeTable<T>, rows: Lookup<T, LargeRow<T>, K>) -> Self {
         Self {
             table,
@@ -592,23 +592,24 @@ impl<T: IndexedEntity, K> LargeLookup<T, K> {
             let Some(changed) = self.table.visible_row(&key).await? else {
                 return Ok(None);
             };
-            if !self.is_among(&entries, &changed)? {
+            if !self.is_among(&entries, &changed).await? {
                 return Ok(None);
             }
             now = changed;
         }
     }
 
-    fn is_among(&self, entries: &IndexEntries<T>, row: &Entity) -> Result<bool> {
+    async fn is_among(&self, entries: &IndexEntries<T>, row: &Entity) -> Result<bool> {
         let (index, partition) = (entries.index(), entries.partition().as_str());
         self.rows
-            .entities()?
+            .entities()
+            .await?
             .lookups()
             .has_entry_among(index, row, partition, entries.rows())
     }
 }
 
-impl<T: IndexedEntity, K> LargeLookup<T, K> {
+impl<T: TableEntity, K> LargeLookup<T, K> {
     /// Reads the entity; `None` if no entity has the entry. 2 requests, and 1 per large value. Only for the whole key of a unique index.
     ///
     /// # Errors

@@ -8,13 +8,13 @@ use futures_util::{FutureExt as _, Stream, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use table_core::model::{EdmValue, Entity, IfMatch, Key, ValueRef};
 use table_core::query::{Filter, Select};
-use table_core::store::{Error, Result, TableStore as _, Written};
+use table_core::store::{Error, Result, Written};
 use table_core::typed::{FromEntity, KeyOf, LargeField, PropertySchema, Requirements, TableEntity};
 
 use super::values::{NewBlobs, value};
 use super::{BlobCodec as _, BlobContext, LargeTable, PlainBlobs};
 use crate::blobs::{self, ByteStream, Reference};
-use crate::journal::as_read;
+use crate::entity_rows::EntityRows;
 
 /// A stored row of a [`LargeTable`](super::LargeTable), whose large values may be in blobs.
 /// [`LargeTable::load`](super::LargeTable::load) reads them.
@@ -115,7 +115,7 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// Reads the stored row without the mark of a move. The row's version includes the mark.
     pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
-        Ok(self.store().get(self.name(), key, None).await?.map(as_read))
+        EntityRows::new(&**self.store(), self.name()).get(key).await
     }
 
     /// Reads the stored row, unless the entity is hidden from this handle.

@@ -11,8 +11,9 @@ use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
 use super::entity_writer::EntityWriter;
 use super::{LargeQuery, LargeTable};
 use crate::blobs::with_placeholders;
+use crate::entity_rows::{EntityRows, as_read};
 use crate::index::change;
-use crate::journal::{Entries, as_read};
+use crate::journal::Entries;
 use crate::rows::is_older;
 
 /// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete).
@@ -150,14 +151,9 @@ impl SetWriter for EntityWriter {
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
-        async move {
-            Ok(self
-                .store()
-                .get(self.table(), key, None)
-                .await?
-                .map(as_read))
-        }
-        .boxed()
+        EntityRows::new(&**self.store(), self.table())
+            .get(key)
+            .boxed()
     }
 
     fn failed(&self, error: &Error) -> Option<usize> {

@@ -9,16 +9,17 @@ use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{Conflicts, Error, Result, TableStore, TableStoreExt as _, Written};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{
-    EntityPatch as _, EntriesOf, IndexedEntity, KeyOf, Table, TableEntity, TableQuery, Upgrade,
+    EntityPatch as _, EntriesOf, KeyOf, PlainTable, TableEntity, TableQuery, Upgrade,
 };
 
 use super::entity_writer::EntityWriter;
 use super::read::large;
 use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeLookup, LargeOptions, LargeRow};
-use crate::index::{IndexOptions, IndexedEntities, Lookup, all_indexes, open_entities};
+use crate::index::{IndexOptions, IndexedEntities};
 use crate::journal::Change;
 use crate::rows::{existed, upgrade_one, upgraded, written_value};
+use crate::table::{EntityCode, Lookup, Source, all_indexes, open_entities};
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///
@@ -55,7 +56,7 @@ use crate::rows::{existed, upgrade_one, upgraded, written_value};
 /// # }
 /// ```
 pub struct LargeTable<T> {
-    pub(super) table: Table<LargeRow<T>>,
+    pub(super) table: PlainTable<LargeRow<T>>,
     writer: EntityWriter,
 }
 
@@ -105,7 +106,7 @@ impl<T: TableEntity> LargeTable<T> {
         blobs: Arc<dyn ObjectStore>,
         options: LargeOptions,
     ) -> Result<Self> {
-        let table: Table<LargeRow<T>> = Table::new(store, name)?;
+        let table: PlainTable<LargeRow<T>> = PlainTable::new(store, name)?;
         if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
             return Err(not_encrypted(open.name));
         }
@@ -433,7 +434,7 @@ impl<T: TableEntity> LargeTable<T> {
     }
 }
 
-impl<T: IndexedEntity> LargeTable<T> {
+impl<T: TableEntity> LargeTable<T> {
     /// Opens a table of large entities with the indexes of `T`, and creates missing tables. Every write updates the index
     /// entries, and [`by`](Self::by) looks entities up. 1 request per table, and the requests of [`IndexedEntities::open`].
     ///
@@ -483,7 +484,7 @@ impl<T: IndexedEntity> LargeTable<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`new_with`](Self::new_with) and [`IndexedTable::open`](crate::index::IndexedTable::open).
+    /// As [`new_with`](Self::new_with) and [`Table::declare`](crate::Table::declare).
     pub async fn open<S, N>(
         store: S,
         name: N,
@@ -497,7 +498,8 @@ impl<T: IndexedEntity> LargeTable<T> {
     {
         let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
         let table = Self::unindexed(Arc::clone(&store), name.clone(), blobs, large)?;
-        let entities = open_entities::<T>(store, name, Vec::new(), indexes).await?;
+        let all = all_indexes(EntityCode::of::<T>(), Vec::new());
+        let entities = open_entities(store, name, T::SCHEMA, all, indexes).await?;
         Ok(table.with_indexes(entities))
     }
 
@@ -519,7 +521,7 @@ impl<T: IndexedEntity> LargeTable<T> {
     {
         let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
         let table = Self::unindexed(Arc::clone(&store), name.clone(), blobs, large)?;
-        let all = all_indexes::<T>(Vec::new());
+        let all = all_indexes(EntityCode::of::<T>(), Vec::new());
         let entities = IndexedEntities::open_to_read(store, name, all, indexes).await?;
         Ok(table.with_indexes(entities))
     }
@@ -529,8 +531,11 @@ impl<T: IndexedEntity> LargeTable<T> {
         let without = || {
             Error::misuse("the table was opened without indexes: open it with `LargeTable::open`")
         };
-        let entities = self.entities().cloned().ok_or_else(without);
-        let lookup = Lookup::new(entities, entries.into_entries());
+        let source = match self.entities() {
+            Some(entities) => Source::Opened(Box::new(entities.clone())),
+            None => Source::None(Box::new(without())),
+        };
+        let lookup = Lookup::new(source, entries.into_entries());
         LargeLookup::new(
             self.clone(),
             lookup.showing_hidden(self.table.shows_hidden()),
@@ -541,7 +546,7 @@ impl<T: IndexedEntity> LargeTable<T> {
 impl<T: TableEntity> LargeTable<T> {
     /// Rewrites every entity of an older schema version in the current one, with its large values and index entries. Returns
     /// the number of entities rewritten. Unknown properties stay with their blobs. Otherwise as
-    /// [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    /// [`Table::upgrade_all`](crate::Table::upgrade_all).
     ///
     /// 1 request per page of the type's rows, and the requests of a write per older entity, several at once
     /// ([`LargeOptions::concurrency`](super::LargeOptions)); a read, a write and a delete per large value; 2 more per entity

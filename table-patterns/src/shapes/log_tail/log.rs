@@ -8,7 +8,7 @@ use table_core::adapter::WRITE_ID_PROPERTY;
 use table_core::model::{Entity, Key, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Comparison, Filter};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{Record, Table, TableQuery};
+use table_core::typed::{PlainTable, Record, TableQuery};
 
 use super::entry::{IdGenerator, inverted};
 use super::{EntryId, Logged};
@@ -47,7 +47,7 @@ use crate::rows::plain;
 /// ```
 #[derive(Debug)]
 pub struct LogTail<E> {
-    table: Table<Entity>,
+    table: PlainTable<Entity>,
     partition: PartitionKey,
     prefix: String,
     ids: Arc<IdGenerator>,
@@ -85,7 +85,7 @@ impl<E: Record> LogTail<E> {
     {
         let table = table.try_into().map_err(Into::into)?;
         store.check_encrypts(&table, &E::encrypted())?;
-        let table = Table::new(store, table)?;
+        let table = PlainTable::new(store, table)?;
         let (prefix, ids) = (String::new(), Arc::default());
         Ok(Self {
             table,

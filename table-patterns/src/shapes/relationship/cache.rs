@@ -9,7 +9,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use moka::sync::Cache;
 use table_core::model::Key;
 use table_core::store::{Error, Result};
-use table_core::typed::{FromEntity, KeyOf, Table, TableEntity, TableQuery};
+use table_core::typed::{FromEntity, KeyOf, TableEntity, TableQuery};
+
+use crate::Table;
 use tokio::sync::OnceCell;
 
 /// The number of reads in flight for one join.
@@ -81,7 +83,7 @@ impl Default for JoinOptions {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_patterns::relationship::{JoinCache, JoinOptions};
 ///
 /// #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -91,8 +93,8 @@ impl Default for JoinOptions {
 ///     name: String,
 /// }
 ///
-/// let airlines = Table::<Airline>::new(MemoryStore::new(), "Airlines")?;
-/// airlines.create_if_missing().await?;
+/// let airlines = Database::new(MemoryStore::new()).table::<Airline>("Airlines")?;
+/// airlines.declare().await?;
 /// airlines.insert(&Airline { code: "UA".into(), name: "United".into() }).await?;
 ///
 /// let cache = JoinCache::new(airlines, JoinOptions::default());

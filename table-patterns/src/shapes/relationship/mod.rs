@@ -16,7 +16,7 @@
 //! | inheritance | a discriminator | an enum with `EntityResolver`, its base `#[entity(flatten)]` | 1 per page |
 //!
 //! # Guarantees
-//! - In one partition, a group transaction ([`Table::group`](table_core::typed::Table::group)) writes both sides, and
+//! - In one partition, a group transaction ([`Table::group`](crate::Table::group)) writes both sides, and
 //!   can keep a count on one side equal to the number of entities on the other.
 //! - In different partitions each side is written alone. A link may therefore name an entity that does not exist;
 //!   following the link then returns `None`.

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use table_core::model::{EdmType, Key, ValueError, ValueRef};
 use table_core::store::Result;
 use table_core::typed::{
-    EntityKey, FromEntity, KeyOf, PartitionOf, Property, PropertySink, RowPrefix, Table,
-    TableEntity, TableQuery,
+    EntityKey, FromEntity, KeyOf, PartitionOf, Property, PropertySink, RowPrefix, TableEntity,
+    TableQuery,
 };
+
+use crate::Table;
 
 /// A relationship by convention: the keys of a `B` follow from an `A`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_patterns::relationship::Relation;
 ///
 /// #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -33,9 +35,8 @@ use table_core::typed::{
 ///     id: u32,
 /// }
 ///
-/// let store = std::sync::Arc::new(MemoryStore::new());
-/// let employees = Table::<Employee>::new(store, "Employees")?;
-/// employees.create_if_missing().await?;
+/// let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
+/// employees.declare().await?;
 /// let staff = Relation::many(employees.clone(), |department: &Department| {
 ///     Ok((Employee::partition(&department.name)?, None))
 /// });
@@ -143,7 +144,7 @@ impl<A, B, K> fmt::Debug for Relation<A, B, K> {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use table_core::prelude::*;
+/// use table_patterns::prelude::*;
 /// use table_patterns::relationship::Link;
 ///
 /// #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -164,11 +165,10 @@ impl<A, B, K> fmt::Debug for Relation<A, B, K> {
 ///     photo: Option<Link<Photo>>,
 /// }
 ///
-/// let store = std::sync::Arc::new(MemoryStore::new());
-/// let (photos, employees) =
-///     (Table::<Photo>::new(store.clone(), "Photos")?, Table::<Employee>::new(store, "Employees")?);
-/// photos.create_if_missing().await?;
-/// employees.create_if_missing().await?;
+/// let db = Database::new(MemoryStore::new());
+/// let (photos, employees) = (db.table::<Photo>("Photos")?, db.table::<Employee>("Employees")?);
+/// photos.declare().await?;
+/// employees.declare().await?;
 /// let photo = Photo { album: "staff".into(), number: 7, caption: "Ken".into() };
 /// photos.insert(&photo).await?;
 /// let ken = Employee { department: "Sales".into(), id: 223, photo: Some(Link::to(&photo)?) };

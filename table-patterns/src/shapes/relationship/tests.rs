@@ -7,7 +7,9 @@ use futures_util::future::join;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::store::{OperationKind, Result, TableStore};
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::TableEntity;
+
+use crate::{Database, Table};
 use tokio::time::sleep;
 
 use super::{JoinCache, JoinOptions};
@@ -34,7 +36,7 @@ impl Rig {
             meter: RequestMeter::new(),
         };
         let table = rig.table()?;
-        table.create_if_missing().await?;
+        table.declare().await?;
         for code in 0..airlines {
             table.insert(&Airline { code, planes: 1 }).await?;
         }
@@ -42,7 +44,7 @@ impl Rig {
     }
 
     fn table(&self) -> Result<Table<Airline>> {
-        Table::new(Arc::clone(&self.store) as Arc<dyn TableStore>, "Airlines")
+        Database::new(Arc::clone(&self.store) as Arc<dyn TableStore>).table("Airlines")
     }
 
     fn cache(&self, options: JoinOptions) -> Result<JoinCache<Airline>> {
@@ -51,7 +53,7 @@ impl Rig {
             self.faults.clone(),
         );
         Ok(JoinCache::new(
-            Table::new(Metered::new(faulty, self.meter.clone()), "Airlines")?,
+            Database::new(Metered::new(faulty, self.meter.clone())).table("Airlines")?,
             options,
         ))
     }
@@ -148,7 +150,9 @@ async fn a_load_does_not_replace_newer_values() -> Result<()> {
         let rig = Rig::new(3).await?;
         let cache = rig.cache(JoinOptions::default())?;
         rig.delay(OperationKind::Query);
-        let all = Table::<Airline>::new(cache.table.store().clone(), "Airlines")?.query();
+        let all = Database::new(cache.table.store().clone())
+            .table::<Airline>("Airlines")?
+            .query();
         let changed = async {
             sleep(Duration::from_millis(500)).await;
             rig.change(0).await?;

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::query::{Filter, KeyBounds, Query, Range, Select, UnreadableEntity};
-use table_core::store::{Conflicts, Error, MovedCopy, Operation, Result, TableStore};
+use table_core::store::{
+    Conflicts, Error, MovedCopy, Operation, Result, TableStore, TableStoreExt as _,
+};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{FromEntity as _, KeyOf, TableEntity, Upgrade};
 
@@ -130,7 +132,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Moves an entity to a key of this or another table, and replaces an entity with that key. A
     /// concurrent change of another writer is moved too. A process that dies during the move leaves both
     /// entities: repeat the move. A move that fails after it has written the target removes its copy: see
-    /// [`Table::move_to`](table_core::typed::Table::move_to). Requests: see the [module](super).
+    /// [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to). Requests: see the [module](super).
     ///
     /// # Errors
     /// Entity not found; errors of the store; precondition failed, after the last attempt; the entity at the target has a
@@ -142,7 +144,8 @@ impl<T: TableEntity> SpreadTable<T> {
         to: impl KeyOf<T>,
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
-        if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
+        let is_same = (self.store()).is_same_table(self.name(), &**target.store(), target.name());
+        if is_same && key == to {
             return Err(own_key_error(&key));
         }
         let mut conflicts = Conflicts::new(self.attempts);
@@ -240,7 +243,7 @@ const UPGRADES: usize = 16;
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Rewrites every entity of an older schema version in the current one, in its bucket. Returns the number of entities
-    /// rewritten. Unknown properties stay. Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    /// rewritten. Unknown properties stay. Otherwise as [`Table::upgrade_all`](crate::Table::upgrade_all).
     ///
     /// 1 request per page of the type's rows in all buckets and 1 per older entity, 16 at once; 2 more per entity that
     /// another writer or a migration changes during the upgrade.

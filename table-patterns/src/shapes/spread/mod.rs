@@ -6,7 +6,7 @@
 //! program runs.
 //!
 //! Declare `#[partition_key(spread = 16)]`, or `#[entity(spread = 16)]` with a key template, and open the table with
-//! [`SpreadTable`]. [`Table`](table_core::typed::Table) refuses such a type.
+//! [`SpreadTable`]. [`Table`](crate::Table) refuses such a type.
 //!
 //! # Key layout
 //!

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use table_core::model::{Key, PartitionKey, TableName};
 use table_core::store::{Conflicts, Error, Result, TableStore};
-use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableEntity};
+use table_core::typed::{Discriminator, KeyOf, PartitionIn, PlainTable, Spread, TableEntity};
 
 use super::SpreadRow;
 use super::place::{stored_key, stored_partition};
@@ -43,9 +43,9 @@ const CONCURRENCY: usize = 16;
 /// # }
 /// ```
 pub struct SpreadTable<T> {
-    pub(super) table: Table<SpreadRow<T>>,
+    pub(super) table: PlainTable<SpreadRow<T>>,
     /// The table with rows that have expired or are deleted, for writes.
-    pub(super) rows: Table<SpreadRow<T>>,
+    pub(super) rows: PlainTable<SpreadRow<T>>,
     pub(super) spread: Spread,
     pub(super) previous: Option<Spread>,
     pub(super) attempts: u32,
@@ -83,7 +83,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 "it declares indexes, which a spread table does not maintain: remove them",
             );
         }
-        let table: Table<SpreadRow<T>> = Table::new(store, name)?;
+        let table: PlainTable<SpreadRow<T>> = PlainTable::new(store, name)?;
         Ok(Self {
             rows: table.clone().with_hidden(),
             table,

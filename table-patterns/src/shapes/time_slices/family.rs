@@ -8,12 +8,13 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
 use table_core::store::{Conflicts, Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
-use table_core::typed::{Expires, FromEntity, Table, TableEntity, Upgrade};
+use table_core::typed::{Expires, FromEntity, PlainTable, TableEntity, Upgrade};
 use tokio::sync::OnceCell;
 
 use super::upgrade::SliceRows;
 use super::{Keep, Slice, SliceQuery, Slicing};
 use crate::rows::before_write;
+use crate::{Database, Table};
 
 /// The default number of requests in flight.
 const CONCURRENCY: usize = 8;
@@ -131,7 +132,7 @@ impl<T: FromEntity> TimeSlices<T> {
             slicing.name(Ticks::MIN)
         ))?;
         let store = store.into_shared();
-        Table::<T>::new(Arc::clone(&store), slice)?;
+        PlainTable::<T>::new(Arc::clone(&store), slice)?;
         // The family's tables have longer names, so a rule for the family's name does not reach them. It is meant for them.
         if let Ok(all) = TableName::new(family) {
             let required = T::requirements();
@@ -141,7 +142,7 @@ impl<T: FromEntity> TimeSlices<T> {
         if let Some(index) = T::requirements().indexes.first() {
             return Err(Error::invalid_declaration(format!(
                 "a family of tables does not maintain the index '{}': remove the index, or keep the entities in one \
-                 `IndexedTable`",
+                 `Table`",
                 index.name
             )));
         }
@@ -218,7 +219,10 @@ impl<T: FromEntity> TimeSlices<T> {
     /// Errors of the store; a table that is still being deleted.
     pub async fn table_for(&self, at: Ticks) -> Result<Table<T>> {
         let slice = self.existing_table(&self.shared.slicing.name(at)).await?;
-        self.table_of(slice.table)
+        let table = Database::new(Arc::clone(&self.shared.store)).view(slice.table)?;
+        Ok(table
+            .with_concurrency(self.shared.concurrency)
+            .with_attempts(self.shared.attempts))
     }
 
     /// The name of the first table of a time, whether or not the table exists: for rows that a bulk writer writes. No
@@ -235,7 +239,7 @@ impl<T: FromEntity> TimeSlices<T> {
         self.table_name((self.time())(entity))
     }
 
-    pub(super) fn table_of(&self, name: TableName) -> Result<Table<T>> {
+    pub(super) fn table_of(&self, name: TableName) -> Result<PlainTable<T>> {
         let Shared {
             store,
             concurrency,
@@ -243,7 +247,7 @@ impl<T: FromEntity> TimeSlices<T> {
             shows_hidden,
             ..
         } = &*self.shared;
-        let table = Table::new(Arc::clone(store), name)?;
+        let table = PlainTable::new(Arc::clone(store), name)?;
         let table = if *shows_hidden {
             table.with_hidden()
         } else {
@@ -356,13 +360,13 @@ impl<T: TableEntity> TimeSlices<T> {
     }
 
     /// Rewrites every entity of an older schema version in the current one. Returns the number of entities rewritten. A
-    /// slice that is dropped during the call is skipped. See [`Table::upgrade_all`].
+    /// slice that is dropped during the call is skipped. See [`Table::upgrade_all`](crate::Table::upgrade_all).
     ///
     /// 1 request to list the tables, 1 per page of each slice, and 1 per older entity, several at once
     /// ([`with_concurrency`](Self::with_concurrency)).
     ///
     /// # Errors
-    /// As [`Table::upgrade_all`].
+    /// As [`Table::upgrade_all`](crate::Table::upgrade_all).
     pub async fn upgrade_all(&self) -> Result<u64> {
         self.upgrade().run().await?.into_result()
     }
@@ -378,7 +382,8 @@ impl<T: TableEntity> TimeSlices<T> {
         let at = (self.shared.time)(entity);
         let mut creations_left = MAX_CREATIONS;
         loop {
-            let table = self.table_for(at).await?;
+            let slice = self.existing_table(&self.shared.slicing.name(at)).await?;
+            let table = self.table_of(slice.table)?;
             let written = match verb {
                 Verb::Insert => table.insert(entity).await,
                 Verb::Upsert => table.upsert(entity).await,

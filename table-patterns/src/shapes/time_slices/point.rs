@@ -1,12 +1,11 @@
 //! Operations on one entity: reads, and writes to the table that has the entity.
 
-use std::sync::Arc;
-
 use table_core::model::{ETag, Entity, IfMatch, Key, TableName, Ticks};
 use table_core::store::{
-    Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStore as _, Written,
+    Conflicts, Error, MovedCopy, Operation, Outcome, Result, TableStore as _, TableStoreExt as _,
+    Written,
 };
-use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
+use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, PlainTable, TableEntity};
 
 use super::family::is_table_dropped;
 use super::{Reuse, TimeSlices};
@@ -65,7 +64,7 @@ impl<T: FromEntity> TimeSlices<T> {
 }
 
 /// Writes of an existing entity. A key does not identify a slice, so each method takes the entity's time, or takes the time
-/// from the entity. Requests: those of the same method of a [`Table`] if the entity is in the slice's first table; otherwise
+/// from the entity. Requests: those of the same method of a [`Table`](crate::Table) if the entity is in the slice's first table; otherwise
 /// more, as for [`get`](TimeSlices::get).
 impl<T: TableEntity> TimeSlices<T> {
     /// Replaces the entity in the version that was read, which its `#[etag]` field holds. To change the entity's time to
@@ -110,7 +109,7 @@ impl<T: TableEntity> TimeSlices<T> {
 
     async fn merge_into(
         &self,
-        table: &Table<T>,
+        table: &PlainTable<T>,
         at: Ticks,
         patch: &Entity,
         version: &IfMatch,
@@ -193,7 +192,7 @@ impl<T: TableEntity> TimeSlices<T> {
     ///
     /// The entity is written to the target and then deleted here, in the version that was copied. A process that dies
     /// between the two leaves both entities: repeat the move. A move that fails after it has written the target removes its
-    /// copy: see [`Table::move_to`](table_core::typed::Table::move_to). 4 requests, more as for [`get`](Self::get) and
+    /// copy: see [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to). 4 requests, more as for [`get`](Self::get) and
     /// [`insert`](Self::insert), and again after a conflict.
     ///
     /// # Errors
@@ -237,7 +236,10 @@ impl<T: TableEntity> TimeSlices<T> {
         let there = target
             .existing_table(&target.shared.slicing.name(then))
             .await?;
-        if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
+        let is_same = self
+            .store()
+            .is_same_table(&table, &**target.store(), &there.table);
+        if is_same && key == to {
             return Err(own_key_error(key));
         }
         let _leaves = permit(&**self.store(), &table, T::SCHEMA, key).await?;
@@ -369,7 +371,7 @@ impl<'a, T: FromEntity> Tables<'a, T> {
         })
     }
 
-    async fn next(&mut self) -> Result<Option<Table<T>>> {
+    async fn next(&mut self) -> Result<Option<PlainTable<T>>> {
         if let Some(first) = self.first.take() {
             self.searched = Some(first.clone());
             return self.slices.table_of(first).map(Some);

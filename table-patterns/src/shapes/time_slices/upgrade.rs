@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 use tokio::sync::OnceCell;
 
 use super::family::is_table_dropped;
@@ -32,8 +32,8 @@ impl<T> SliceRows<T> {
 }
 
 impl<T: TableEntity> SliceRows<T> {
-    fn table(&self, name: &TableName) -> Result<Table<T>> {
-        Table::new(Arc::clone(&self.family.shared.store), name.clone())
+    fn table(&self, name: &TableName) -> Result<PlainTable<T>> {
+        PlainTable::new(Arc::clone(&self.family.shared.store), name.clone())
     }
 
     /// Splits a cursor into the slice and the place in its table; `None` for the start of the table.

@@ -431,7 +431,7 @@ impl WideEntities {
     /// Moves an entity to a key of this or another table, and replaces an entity with that key. A
     /// concurrent change of another writer is moved too. A process that dies during the move leaves both
     /// entities: repeat the move. A move that fails after it has written the target removes its copy: see
-    /// [`Table::move_to`](table_core::typed::Table::move_to). 4 requests, and again after a conflict.
+    /// [`IndexedEntities::move_to`](crate::index::IndexedEntities::move_to). 4 requests, and again after a conflict.
     ///
     /// # Errors
     /// Entity not found; as [`upsert`](Self::upsert) and [`delete_stored`](Self::delete_stored); source and target are the same.
@@ -448,7 +448,10 @@ impl WideEntities {
         check: impl Fn(&StoredWide) -> Result<()> + Send + Sync,
     ) -> Result<()> {
         let (here, there) = (&self.reader, &target.reader);
-        if Arc::ptr_eq(&here.store, &there.store) && here.table == there.table && key == to {
+        let is_same = here
+            .store
+            .is_same_table(&here.table, &*there.store, &there.table);
+        if is_same && key == to {
             return Err(own_key_error(key));
         }
         let mut conflicts = Conflicts::new(self.reader.attempts);

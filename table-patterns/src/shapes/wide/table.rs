@@ -21,7 +21,7 @@ const CONCURRENCY: usize = 16;
 
 /// Wide entities of a struct type. See the [module](super).
 ///
-/// A struct with more than 252 properties declares `#[entity(wide)]`; `Table<T>` refuses such a type. The discriminator and
+/// A struct with more than 252 properties declares `#[entity(wide)]`; [`Table`](crate::Table) refuses such a type. The discriminator and
 /// the schema version are ordinary properties of the entity, and the `#[etag]` field holds the version of the head row.
 ///
 /// ```
@@ -386,7 +386,7 @@ impl<T: TableEntity> WideTable<T> {
 
 impl<T: TableEntity> WideTable<T> {
     /// Rewrites every entity of an older schema version in the current one. Returns the number of entities rewritten.
-    /// Unknown properties stay. Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    /// Unknown properties stay. Otherwise as [`Table::upgrade_all`](crate::Table::upgrade_all).
     ///
     /// 1 request per page of the table's wide rows and 1 per older entity, 16 at once; 2 more per entity that another writer
     /// changes during the upgrade. A store that does not sort is refused.

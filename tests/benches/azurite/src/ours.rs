@@ -1,17 +1,17 @@
 use table_azure::AzureTableStore;
-use table_core::typed::Table;
+use table_core::typed::PlainTable;
 
 use crate::employee::{Employee, SALES};
 use crate::side::Side;
 
 /// This library: derived structs through a typed table.
 #[derive(Clone)]
-pub(crate) struct Ours(Table<Employee>);
+pub(crate) struct Ours(PlainTable<Employee>);
 
 impl Ours {
     pub(crate) async fn create(connection_string: &str, table: &str) -> Self {
         let store = AzureTableStore::from_connection_string(connection_string, None).unwrap();
-        let table = Table::new(store, table).unwrap();
+        let table = PlainTable::new(store, table).unwrap();
         table.create_if_missing().await.unwrap();
         Self(table)
     }

@@ -25,7 +25,7 @@ mod side;
 use std::time::{Duration, Instant};
 
 use table_azure::{AzureTableStore, AzureTableStoreOptions};
-use table_core::typed::Table;
+use table_core::typed::PlainTable;
 use tokio::runtime::Runtime;
 
 use crate::direct::Direct;
@@ -43,7 +43,7 @@ const SIDES: [&str; 2] = ["this store", "by hand on reqwest"];
 
 #[derive(Clone)]
 enum Side {
-    Store(Table<Employee>),
+    Store(PlainTable<Employee>),
     Direct(Direct),
 }
 
@@ -71,7 +71,7 @@ fn open(server: &Server) -> [Side; 2] {
     let mut options = AzureTableStoreOptions::default();
     options.max_in_flight = 1000;
     let store = AzureTableStore::from_connection_string(&connection, Some(options)).unwrap();
-    let table = Table::new(store, "Employees").unwrap();
+    let table = PlainTable::new(store, "Employees").unwrap();
     [
         Side::Store(table),
         Side::Direct(Direct::new(&endpoint, (ACCOUNT, KEY), "Employees")),

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Page};
 use table_core::store::{BulkSummary, Result};
-use table_core::typed::{Table, TableEntity, TableGroup};
-use table_patterns::index::{IndexedGroup, IndexedTable};
+use table_core::typed::TableEntity;
+use table_patterns::{Group, Table};
 
 use super::costs::{Cells, n, of_group};
-use super::notes::{Indexed, Note as _, Typed, book};
+use super::notes::{Indexed, Note, Typed, book};
 use super::verbs::{Verbs, Version as _, World};
 
 /// The verbs of a handle as groups of one operation, which `of` commits.
@@ -145,22 +145,22 @@ macro_rules! grouped {
 }
 
 /// Each verb as a group of one operation.
-pub(crate) struct Group(Table<Typed>);
+pub(crate) struct GroupOf<T>(Table<T>);
 
-impl Group {
-    async fn of(
-        &self,
-        add: impl FnOnce(&mut TableGroup<Typed>) -> Result<()>,
-    ) -> Result<Option<ETag>> {
+impl<T: TableEntity> GroupOf<T> {
+    async fn of(&self, add: impl FnOnce(&mut Group<T>) -> Result<()>) -> Result<Option<ETag>>
+    where
+        T: Note,
+    {
         let mut group = self.0.group(book());
         add(&mut group)?;
         Ok(group.commit().await?.version())
     }
 }
 
-impl Verbs for Group {
+impl Verbs for GroupOf<Typed> {
     type Of = Typed;
-    const NAME: &'static str = "`TableGroup`, a type with `type` or `version`";
+    const NAME: &'static str = "`Group`, a type with `type` or `version`";
     const CELLS: Cells = of_group(<Table<Typed> as Verbs>::CELLS);
     const REPEATS_UPDATES: bool = false;
 
@@ -168,45 +168,44 @@ impl Verbs for Group {
         Self(<Table<Typed> as Verbs>::open(world).await)
     }
 
-    grouped!();
-}
-
-/// Each verb as a group of one operation, with its entries.
-pub(crate) struct WithEntries(IndexedTable<Indexed>);
-
-impl WithEntries {
-    async fn of(
-        &self,
-        add: impl FnOnce(&mut IndexedGroup<'_, Indexed>) -> Result<()>,
-    ) -> Result<Option<ETag>> {
-        let mut group = self.0.group(book());
-        add(&mut group)?;
-        Ok(group.commit().await?.version())
-    }
-}
-
-impl Verbs for WithEntries {
-    type Of = Indexed;
-    const NAME: &'static str = "`IndexedGroup`, entries in the partition";
-    const CELLS: Cells = of_group(Cells {
-        merge: n(2),
-        merge_any: n(2),
-        ..<IndexedTable<Indexed> as Verbs>::CELLS
-    });
-    const REPEATS_UPDATES: bool = false;
-
-    async fn open(world: &World) -> Self {
-        Self(<IndexedTable<Indexed> as Verbs>::open(world).await)
-    }
-
-    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
-        let read = self.0.get_existing(Indexed::key_of(read)).await?;
+    async fn replace_stored(&self, read: u32, note: &Typed) -> Result<Option<ETag>> {
+        let read = self.0.get_existing_stored(Typed::key_of(read)).await?;
         self.of(|group| group.replace_stored(&read, note).map(drop))
             .await
     }
 
     async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.0.get_existing(Indexed::key_of(read)).await?;
+        let read = self.0.get_existing_stored(Typed::key_of(read)).await?;
+        self.of(|group| group.delete_stored(&read).map(drop))
+            .await
+            .map(drop)
+    }
+
+    grouped!();
+}
+
+impl Verbs for GroupOf<Indexed> {
+    type Of = Indexed;
+    const NAME: &'static str = "`Group`, entries in the partition";
+    const CELLS: Cells = of_group(Cells {
+        merge: n(2),
+        merge_any: n(2),
+        ..<Table<Indexed> as Verbs>::CELLS
+    });
+    const REPEATS_UPDATES: bool = false;
+
+    async fn open(world: &World) -> Self {
+        Self(<Table<Indexed> as Verbs>::open(world).await)
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
+        let read = self.0.get_existing_stored(Indexed::key_of(read)).await?;
+        self.of(|group| group.replace_stored(&read, note).map(drop))
+            .await
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.0.get_existing_stored(Indexed::key_of(read)).await?;
         self.of(|group| group.delete_stored(&read).map(drop))
             .await
             .map(drop)

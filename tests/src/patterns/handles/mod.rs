@@ -9,7 +9,7 @@ mod tables;
 mod verbs;
 
 pub(super) use costs::Cell;
-pub(super) use groups::{Group, WithEntries};
+pub(super) use groups::GroupOf;
 pub(super) use notes::{
     BOOK, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Wider,
 };

@@ -6,10 +6,11 @@ use futures_util::TryStreamExt as _;
 use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Page};
 use table_core::store::{BulkSummary, Result};
-use table_core::typed::{SerdeTable, Table, TableEntity};
+use table_core::typed::{SerdeTable, TableEntity};
 use table_patterns::changes::ChangeTable;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
+use table_patterns::{Database, Table};
 
 use super::costs::{Cells, NO_MOVES, NO_SCHEMA, PLAIN, READS, n};
 use super::notes::{Indexed, Note as _, Plain, Typed, Untyped, book};
@@ -18,14 +19,37 @@ use super::verbs::{
     unknown_value_in,
 };
 
+/// A declared table.
+async fn open_in<T: TableEntity>(world: &World) -> Table<T> {
+    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
+    let (store, name) = (Arc::clone(&world.store), world.table.clone());
+    let table = Database::with_options(store, options).table(name);
+    let table = table.expect("a table");
+    table.declare().await.expect("a new table");
+    table
+}
+
 impl Verbs for Table<Untyped> {
     type Of = Untyped;
     const NAME: &'static str = "`Table`";
-    const CELLS: Cells = PLAIN;
+    const CELLS: Cells = Cells {
+        replace_stored: n(1),
+        delete_stored: n(1),
+        ..PLAIN
+    };
 
     async fn open(world: &World) -> Self {
-        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
-        opened(table, async |table| table.create_if_missing().await).await
+        open_in(world).await
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Untyped) -> Result<Option<ETag>> {
+        let read = self.get_existing_stored(Untyped::key_of(read)).await?;
+        Ok(self.replace_stored(&read, note).await?.version())
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.get_existing_stored(Untyped::key_of(read)).await?;
+        self.delete_stored(&read).await.map(drop)
     }
 
     common!(|number| Untyped::key_of(number); |table| table.query().partition(book()));
@@ -123,12 +147,23 @@ impl Verbs for Table<Typed> {
         replace_any: n(2),
         merge_any: n(2),
         move_to: n(4),
+        replace_stored: n(1),
+        delete_stored: n(1),
         ..PLAIN
     };
 
     async fn open(world: &World) -> Self {
-        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
-        opened(table, async |table| table.create_if_missing().await).await
+        open_in(world).await
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Typed) -> Result<Option<ETag>> {
+        let read = self.get_existing_stored(Typed::key_of(read)).await?;
+        Ok(self.replace_stored(&read, note).await?.version())
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.get_existing_stored(Typed::key_of(read)).await?;
+        self.delete_stored(&read).await.map(drop)
     }
 
     common!(|number| Typed::key_of(number); |table| table.query().partition(book()));
@@ -136,9 +171,9 @@ impl Verbs for Table<Typed> {
     common!(@rows);
 }
 
-impl Verbs for IndexedTable<Indexed> {
+impl Verbs for Table<Indexed> {
     type Of = Indexed;
-    const NAME: &'static str = "`IndexedTable`, entries in the partition";
+    const NAME: &'static str = "`Table`, entries in the partition";
     const CELLS: Cells = Cells {
         merge: n(1),
         replace_stored: n(1),
@@ -148,19 +183,16 @@ impl Verbs for IndexedTable<Indexed> {
     };
 
     async fn open(world: &World) -> Self {
-        let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-        Self::open(Arc::clone(&world.store), world.table.clone(), options)
-            .await
-            .expect("a new table")
+        open_in(world).await
     }
 
     async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
-        let read = self.get_existing(Indexed::key_of(read)).await?;
+        let read = self.get_existing_stored(Indexed::key_of(read)).await?;
         Ok(self.replace_stored(&read, note).await?.version())
     }
 
     async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.get_existing(Indexed::key_of(read)).await?;
+        let read = self.get_existing_stored(Indexed::key_of(read)).await?;
         self.delete_stored(&read).await.map(drop)
     }
 
@@ -174,12 +206,12 @@ impl Verbs for IndexedTable<Indexed> {
     }
 
     async fn set_unknown(&self, number: u32, value: i32) {
-        let of = self.entities();
+        let of = self.entities().await.expect("an open table");
         set_unknown_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
     }
 
     async fn unknown_value(&self, number: u32) -> Option<i32> {
-        let of = self.entities();
+        let of = self.entities().await.expect("an open table");
         unknown_value_in(&**of.store(), of.table(), Indexed::key_of(number)).await
     }
 }

@@ -9,7 +9,7 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, INDEX_NAME, Key, PartitionKey, ValueRef};
 use crate::query::{Filter, Select};
 use crate::store::{Operation, Result, TableStore};
-use crate::typed::{FromEntity, Table, TableQuery};
+use crate::typed::{FromEntity, PlainTable, TableQuery};
 
 /// A projection of any row.
 #[derive(Debug, PartialEq)]
@@ -48,10 +48,10 @@ fn entry(row: &str) -> Entity {
 }
 
 /// 20 entries before two entities, an entry between them, and a system row after them.
-async fn mixed() -> (Table<Entity>, RequestMeter) {
+async fn mixed() -> (PlainTable<Entity>, RequestMeter) {
     let meter = RequestMeter::new();
-    let table =
-        Table::<Entity>::new(Metered::new(MemoryStore::new(), meter.clone()), "Mixed").unwrap();
+    let table = PlainTable::<Entity>::new(Metered::new(MemoryStore::new(), meter.clone()), "Mixed")
+        .unwrap();
     table.create_if_missing().await.unwrap();
     let entries = (0..20).map(|n| entry(&format!("e{n:02}")));
     let others = [
@@ -260,7 +260,7 @@ async fn rows_that_only_resemble_index_entries_are_returned() {
 async fn types_with_a_discriminator_read_no_extra_properties() {
     let (table, _) = mixed().await;
     let store: Arc<dyn TableStore> = Arc::clone(table.store());
-    let employees = Table::<super::Employee>::new(store, "Mixed").unwrap();
+    let employees = PlainTable::<super::Employee>::new(store, "Mixed").unwrap();
     let whole = employees.query().to_query().unwrap().select.unwrap();
     assert!(!whole.contains(INDEX_NAME), "{whole:?}");
     assert_eq!(

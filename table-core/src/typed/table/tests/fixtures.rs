@@ -4,8 +4,8 @@ use crate::model::{ETag, EdmType, Entity, Key, PartitionKey, Properties, ValueRe
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
 use crate::typed::{
-    Discriminator, EntityKey, EntityPatch, FromEntity, PartitionOf, PropertySchema, Schema, Table,
-    TableEntity,
+    Discriminator, EntityKey, EntityPatch, FromEntity, PartitionOf, PlainTable, PropertySchema,
+    Schema, TableEntity,
 };
 use std::borrow::Cow;
 
@@ -267,9 +267,9 @@ pub(super) fn sales<T>() -> PartitionOf<T> {
 /// A table with employees of these numbers, named `n1`, `n2`, …; the meter is at zero.
 pub(super) async fn employees(
     ids: impl IntoIterator<Item = u32>,
-) -> (Table<Employee>, RequestMeter) {
+) -> (PlainTable<Employee>, RequestMeter) {
     let store = MemoryStore::new();
-    let table = Table::<Employee>::new(store.clone(), "Employees").unwrap();
+    let table = PlainTable::<Employee>::new(store.clone(), "Employees").unwrap();
     assert!(table.create_if_missing().await.unwrap());
     for id in ids {
         table
@@ -279,7 +279,7 @@ pub(super) async fn employees(
     }
     let meter = RequestMeter::new();
     (
-        Table::new(Metered::new(store, meter.clone()), "Employees").unwrap(),
+        PlainTable::new(Metered::new(store, meter.clone()), "Employees").unwrap(),
         meter,
     )
 }

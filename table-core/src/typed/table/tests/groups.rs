@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{Entity, IfMatch, Key, PartitionKey};
 use crate::store::{ErrorKind, Operation, OperationKind};
-use crate::typed::{Table, TableEntity};
+use crate::typed::{PlainTable, TableEntity};
 
 fn badge(id: u32) -> Badge {
     Badge {
@@ -135,7 +135,7 @@ async fn an_empty_group_is_refused() {
 #[tokio::test]
 async fn merges_of_later_versions_are_bound_to_the_version_that_was_checked() {
     let (table, meter) = employees([]).await;
-    let badges: Table<Badge> = table.view().unwrap();
+    let badges: PlainTable<Badge> = table.view().unwrap();
     let etag = badges.insert(&badge(1)).await.unwrap().etag.unwrap();
     badges.insert(&badge(2)).await.unwrap();
     let patch = BadgePatch {
@@ -177,7 +177,7 @@ async fn merges_of_later_versions_are_bound_to_the_version_that_was_checked() {
 
 #[test]
 fn a_group_shows_its_writes() {
-    let table = Table::<Entity>::new(crate::memory::MemoryStore::new(), "Employees").unwrap();
+    let table = PlainTable::<Entity>::new(crate::memory::MemoryStore::new(), "Employees").unwrap();
     let mut group = table.group(sales());
     group
         .push(Operation::Delete(

@@ -21,7 +21,7 @@ use crate::store::{
     Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, StoreContext, TableStore,
     TableStoreExt as _,
 };
-use crate::typed::{Discriminator, SerdeTable, Table, TableEntity};
+use crate::typed::{Discriminator, PlainTable, SerdeTable, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Order")]
@@ -172,8 +172,8 @@ fn assert_refused<T: std::fmt::Debug>(result: Result<T>, index: &StoredIndex) {
     for named in [
         "'Shop'",
         &*format!("'{}'", index.id()),
-        "IndexedTable",
-        "unmanaged()",
+        "Table",
+        "ignoring_indexes()",
     ] {
         assert!(text.contains(named), "{named}: {text}");
     }
@@ -185,7 +185,8 @@ async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
     let shared = MemoryStore::new();
     shared.create_table(&shop()).await?;
     let meter = RequestMeter::new();
-    let table = Table::<Order>::new(Metered::new(Process::of(&shared), meter.clone()), "Shop")?;
+    let table =
+        PlainTable::<Order>::new(Metered::new(Process::of(&shared), meter.clone()), "Shop")?;
     table.insert(&order(1)).await?;
     assert_eq!(
         (
@@ -228,7 +229,7 @@ async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
 #[tokio::test]
 async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
     let (store, meter) = metered().await?;
-    let table = Table::<Order>::new(store.clone(), "Shop")?;
+    let table = PlainTable::<Order>::new(store.clone(), "Shop")?;
     table.insert(&order(1)).await?;
     assert_eq!(
         meter.total(),
@@ -299,7 +300,7 @@ async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
     );
 
     // Adapters of the same store share the cache.
-    let other = Table::<Order>::new(Metered::new(store.clone(), RequestMeter::new()), "shop")?;
+    let other = PlainTable::<Order>::new(Metered::new(store.clone(), RequestMeter::new()), "shop")?;
     assert!(other.insert(&order(2)).await.is_err());
     Ok(())
 }
@@ -309,7 +310,7 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
     let (store, meter) = metered().await?;
     let index = declare(&*store, orders()).await?;
     meter.reset();
-    let customers = Table::<Customer>::new(store.clone(), "Shop")?;
+    let customers = PlainTable::<Customer>::new(store.clone(), "Shop")?;
     customers.insert(&customer(1)).await?;
     let named = Customer::patch().name("Ann".to_owned());
     customers
@@ -330,7 +331,7 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
         "beside the counts of each, one for the manifest"
     );
     assert_refused(
-        Table::<Note>::new(store.clone(), "Shop")?
+        PlainTable::<Note>::new(store.clone(), "Shop")?
             .insert(&Note {
                 shop: "s".into(),
                 number: 1,
@@ -350,14 +351,16 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
     };
     let index = declare(&*store, of_keys).await?;
     customers.insert(&customer(1)).await?;
-    Table::<Note>::new(store.clone(), "Shop")?
+    PlainTable::<Note>::new(store.clone(), "Shop")?
         .insert(&Note {
             shop: "s".into(),
             number: 1,
         })
         .await?;
     assert_refused(
-        Table::<Order>::new(store, "Shop")?.insert(&order(1)).await,
+        PlainTable::<Order>::new(store, "Shop")?
+            .insert(&order(1))
+            .await,
         &index,
     );
     Ok(())
@@ -388,7 +391,7 @@ async fn types_whose_keys_begin_alike_do_not_share_a_table() -> Result<()> {
             ..StoredType::from_schema(Memo::SCHEMA)
         };
         store.write(&shop(), stored.operation()?).await?;
-        let memos = Table::<Memo>::new(store, "Shop")?;
+        let memos = PlainTable::<Memo>::new(store, "Shop")?;
         match memos.insert(&Memo { number: 1 }).await {
             Err(error) if is_refused => {
                 let text = error.to_string();
@@ -408,7 +411,7 @@ async fn an_unmanaged_table_reads_and_checks_nothing() -> Result<()> {
     let (store, meter) = metered().await?;
     declare(&*store, orders()).await?;
     meter.reset();
-    let table = Table::<Order>::new(store, "Shop")?.unmanaged();
+    let table = PlainTable::<Order>::new(store, "Shop")?.ignoring_indexes();
     table.insert(&order(1)).await?;
     let mut group = table.group(Order::partition("s")?);
     group
@@ -423,7 +426,7 @@ async fn an_unmanaged_table_reads_and_checks_nothing() -> Result<()> {
 async fn without_permission_to_read_the_manifest_the_error_names_unmanaged_tables() -> Result<()> {
     let shared = MemoryStore::new();
     shared.create_table(&shop()).await?;
-    let table = Table::<Order>::new(
+    let table = PlainTable::<Order>::new(
         Process {
             guest: true,
             ..Process::of(&shared)
@@ -438,18 +441,18 @@ async fn without_permission_to_read_the_manifest_the_error_names_unmanaged_table
     let text = refused.to_string();
     assert!(
         text.contains("of one partition")
-            && text.contains("unmanaged()")
+            && text.contains("ignoring_indexes()")
             && text.contains("'Shop'"),
         "{text}"
     );
-    table.unmanaged().insert(&order(1)).await?;
+    table.ignoring_indexes().insert(&order(1)).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn groups_are_checked_by_the_types_in_them() -> Result<()> {
     let (store, meter) = metered().await?;
-    let table = Table::<Order>::new(store.clone(), "Shop")?;
+    let table = PlainTable::<Order>::new(store.clone(), "Shop")?;
     table.insert(&order(1)).await?;
     table.view::<Customer>()?.insert(&customer(1)).await?;
     let index = declare(&*store, orders()).await?;
@@ -483,11 +486,11 @@ async fn groups_are_checked_by_the_types_in_them() -> Result<()> {
 #[tokio::test]
 async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
     let (store, _) = metered().await?;
-    Table::<Order>::new(store.clone(), "Shop")?
+    PlainTable::<Order>::new(store.clone(), "Shop")?
         .insert(&order(1))
         .await?;
     let index = declare(&*store, orders()).await?;
-    let table = Table::<Entity>::new(store.clone(), "Shop")?;
+    let table = PlainTable::<Entity>::new(store.clone(), "Shop")?;
     let group = |operation: Operation| {
         let mut group = table.group(PartitionKey::new("s").unwrap());
         group.push(operation).map(drop).map(|()| group)
@@ -525,7 +528,7 @@ async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
 #[tokio::test]
 async fn a_missing_table_is_an_error_and_a_new_table_is_read() -> Result<()> {
     let store = MemoryStore::new();
-    let table = Table::<Order>::new(store.clone(), "Shop")?;
+    let table = PlainTable::<Order>::new(store.clone(), "Shop")?;
     assert!(
         table
             .insert(&order(1))
@@ -638,7 +641,7 @@ async fn a_type_is_registered_in_a_store_that_does_not_notice_its_manifest_rows(
     shared.create_table(&shop()).await?;
     let meter = RequestMeter::new();
     let store = Metered::new(Process::of(&shared), meter.clone());
-    let table = Table::<Offer>::new(store, "Shop")?;
+    let table = PlainTable::<Offer>::new(store, "Shop")?;
     let offer = Offer {
         shop: "s".into(),
         number: 1,
@@ -664,10 +667,10 @@ async fn a_serde_table_refuses_rows_with_an_index() -> Result<()> {
     let row: BTreeMap<String, String> = [("Total".to_owned(), "7".to_owned())].into();
     let error = table.insert(&row).await.expect_err("an index").to_string();
     assert!(
-        error.contains("has the index 'total.") && error.contains("unmanaged"),
+        error.contains("has the index 'total.") && error.contains("ignoring_indexes"),
         "{error}"
     );
     assert_eq!(meter.snapshot().of_kind(OperationKind::Insert), 0);
-    table.unmanaged().insert(&row).await?;
+    table.ignoring_indexes().insert(&row).await?;
     Ok(())
 }

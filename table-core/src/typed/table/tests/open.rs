@@ -5,7 +5,7 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, TableName};
 use crate::query::{Filter, Select};
 use crate::store::{ErrorKind, Result, ServiceProfile, TableStore};
-use crate::typed::{FromEntity, Requirements, Table};
+use crate::typed::{FromEntity, PlainTable, Requirements};
 
 #[derive(Debug)]
 struct Secretive;
@@ -33,33 +33,34 @@ impl FromEntity for Secretive {
 
 #[test]
 fn a_type_with_encrypted_properties_needs_a_store_that_encrypts() {
-    let error = Table::<Secretive>::new(MemoryStore::new(), "People").unwrap_err();
+    let error = PlainTable::<Secretive>::new(MemoryStore::new(), "People").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }));
     assert!(
         error.to_string().contains("'NationalId' in 'People'"),
         "{error}"
     );
 
-    let plain = Table::<Entity>::new(MemoryStore::new(), "People").unwrap();
+    let plain = PlainTable::<Entity>::new(MemoryStore::new(), "People").unwrap();
     assert!(plain.view::<Secretive>().is_err());
 
     let encrypting = MemoryStore::with_profile(ServiceProfile::LOCAL.with_encryption());
-    assert!(Table::<Secretive>::new(encrypting, "People").is_ok());
+    assert!(PlainTable::<Secretive>::new(encrypting, "People").is_ok());
 }
 
 #[test]
 fn names_are_checked() {
-    let error = Table::<Employee>::new(MemoryStore::new(), "no-dashes").unwrap_err();
+    let error = PlainTable::<Employee>::new(MemoryStore::new(), "no-dashes").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidName { .. }));
     assert!(
-        Table::<Employee>::new(MemoryStore::new(), TableName::new("Employees").unwrap()).is_ok()
+        PlainTable::<Employee>::new(MemoryStore::new(), TableName::new("Employees").unwrap())
+            .is_ok()
     );
 }
 
 #[test]
 fn a_shared_store_is_not_wrapped_again() {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let table = Table::<Employee>::new(Arc::clone(&store), "Employees").unwrap();
+    let table = PlainTable::<Employee>::new(Arc::clone(&store), "Employees").unwrap();
     assert!(Arc::ptr_eq(&store, table.store()));
     assert!(Arc::ptr_eq(&store, table.view::<Badge>().unwrap().store()));
 }

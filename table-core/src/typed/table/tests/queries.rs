@@ -5,7 +5,7 @@ use crate::model::{Entity, PartitionKey};
 use crate::query::{AccessPath, Filter, Plan};
 use crate::store::{ErrorKind, OperationKind};
 use crate::typed::{
-    Condition, Field, PartitionOf, PartitionPrefix, RowPrefix, Schema, Table, TableEntity,
+    Condition, Field, PartitionOf, PartitionPrefix, PlainTable, RowPrefix, Schema, TableEntity,
     TableQuery,
 };
 
@@ -104,7 +104,7 @@ async fn rows_of_other_types_are_kept_out_by_the_store() {
         id: 1,
         color: "red".to_owned(),
     };
-    let badges: Table<Badge> = table.view().unwrap();
+    let badges: PlainTable<Badge> = table.view().unwrap();
     badges.insert(&badge).await.unwrap();
     let before = meter.snapshot();
     assert_eq!(ids(table.query().partition(sales())).await, [1, 2]);
@@ -129,7 +129,7 @@ async fn rows_of_other_types_are_kept_out_by_the_store() {
 #[test]
 fn a_discriminator_in_the_row_key_narrows_the_range_at_no_comparison() {
     let store = crate::memory::MemoryStore::new();
-    let badges = Table::<Badge>::new(store, "Employees").unwrap();
+    let badges = PlainTable::<Badge>::new(store, "Employees").unwrap();
     let query = badges.query().partition(sales());
     assert_eq!(
         filter(&query),

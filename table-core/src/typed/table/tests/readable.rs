@@ -6,7 +6,7 @@ use crate::adapter::{Metered, RequestMeter};
 use crate::memory::MemoryStore;
 use crate::model::{ETag, Entity, IfMatch};
 use crate::store::Operation;
-use crate::typed::{SchemaDiff, Table, TableEntity};
+use crate::typed::{PlainTable, SchemaDiff, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Reading")]
@@ -55,10 +55,11 @@ fn reading(number: u32) -> Reading {
 }
 
 /// Five readings, of which numbers 2 and 4 cannot be read, and one of version 1.
-async fn readings() -> (Table<Reading>, RequestMeter) {
+async fn readings() -> (PlainTable<Reading>, RequestMeter) {
     let meter = RequestMeter::new();
     let table =
-        Table::<Reading>::new(Metered::new(MemoryStore::new(), meter.clone()), "Readings").unwrap();
+        PlainTable::<Reading>::new(Metered::new(MemoryStore::new(), meter.clone()), "Readings")
+            .unwrap();
     table.create_if_missing().await.unwrap();
     for number in 1..=5 {
         table.insert(&reading(number)).await.unwrap();

@@ -8,7 +8,7 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage};
 use crate::store::{ErrorKind, OperationKind, Result, ServiceProfile, TableStore, TableStoreExt};
-use crate::typed::{Table, TableQuery};
+use crate::typed::{PlainTable, TableQuery};
 
 fn ids(employees: &[Employee]) -> Vec<u32> {
     employees.iter().map(|e| e.id).collect()
@@ -102,7 +102,8 @@ async fn short_and_empty_pages_are_not_the_end() {
         .map(Some),
     );
     let table =
-        Table::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap();
+        PlainTable::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees")
+            .unwrap();
     assert_eq!(
         ids(&table.query().limit(5).all().await.unwrap()),
         [1, 2, 3, 4, 5]
@@ -120,8 +121,9 @@ async fn an_error_ends_a_stream_after_the_results_before_it() {
                 .on(OperationKind::Query)
                 .nth(2),
         );
-        let table = Table::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees")
-            .unwrap();
+        let table =
+            PlainTable::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees")
+                .unwrap();
         let query = table.query().page_size(2);
         let query = if prefetch { query.prefetch() } else { query };
         let read: Vec<Option<u32>> = query
@@ -229,7 +231,7 @@ impl TableStore for Reversing {
 async fn unsorted() -> (TableQuery<Employee>, RequestMeter) {
     let meter = RequestMeter::new();
     let store = Metered::new(Reversing(MemoryStore::new()), meter.clone());
-    let table = Table::<Employee>::new(store, "Employees").unwrap();
+    let table = PlainTable::<Employee>::new(store, "Employees").unwrap();
     table.create_if_missing().await.unwrap();
     for id in 1..=6 {
         table.insert(&employee(id, "n")).await.unwrap();

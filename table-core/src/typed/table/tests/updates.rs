@@ -7,7 +7,7 @@ use super::*;
 use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use crate::model::IfMatch;
 use crate::store::{Error, ErrorKind, OperationKind};
-use crate::typed::Table;
+use crate::typed::PlainTable;
 
 #[tokio::test]
 async fn an_update_costs_two_requests_and_returns_the_stored_entity() {
@@ -24,7 +24,7 @@ async fn an_update_costs_two_requests_and_returns_the_stored_entity() {
 }
 
 /// Another writer, between the read and the write of an update.
-fn interfere(table: &Table<Employee>) {
+fn interfere(table: &PlainTable<Employee>) {
     let patch = EmployeePatch {
         name: Some("other".to_owned()),
         ..EmployeePatch::default()
@@ -39,7 +39,7 @@ fn interfere(table: &Table<Employee>) {
 #[tokio::test(start_paused = true)]
 async fn an_update_after_a_conflict_reads_the_entity_again() {
     let (table, meter) = employees([1]).await;
-    let other = Table::<Employee>::new(table.store().clone(), "Employees").unwrap();
+    let other = PlainTable::<Employee>::new(table.store().clone(), "Employees").unwrap();
     let mut races = 2;
     let stored = table.update(key(1), |ken| {
         if races > 0 {
@@ -110,7 +110,8 @@ async fn a_lost_answer_is_ambiguous_and_not_tried_again() {
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Replace));
     let table =
-        Table::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap();
+        PlainTable::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees")
+            .unwrap();
     let error = table
         .update(key(1), |ken| {
             ken.age = Some(41);
@@ -123,10 +124,10 @@ async fn a_lost_answer_is_ambiguous_and_not_tried_again() {
 }
 
 /// A table whose requests of a kind wait for a second of the paused clock.
-fn delayed(table: &Table<Employee>, kind: OperationKind) -> Table<Employee> {
+fn delayed(table: &PlainTable<Employee>, kind: OperationKind) -> PlainTable<Employee> {
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(1))).on(kind));
-    Table::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap()
+    PlainTable::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap()
 }
 
 #[tokio::test(start_paused = true)]

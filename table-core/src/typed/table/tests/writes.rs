@@ -6,7 +6,7 @@ use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, ValueRef};
 use crate::store::{ErrorKind, Operation, OperationKind, TableStore as _};
-use crate::typed::{RowPrefix, Schema, Table, TableEntity};
+use crate::typed::{PlainTable, RowPrefix, Schema, TableEntity};
 
 #[tokio::test]
 async fn each_write_costs_a_request() {
@@ -83,7 +83,7 @@ fn old_badge() -> Entity {
 #[tokio::test]
 async fn an_upsert_by_merge_crosses_no_schema_version() {
     let (table, meter) = employees([]).await;
-    let badges = Table::<Badge>::new(table.store().clone(), "Employees").unwrap();
+    let badges = PlainTable::<Badge>::new(table.store().clone(), "Employees").unwrap();
     let blue = Badge {
         department: "Sales".to_owned(),
         id: 1,
@@ -160,8 +160,8 @@ async fn an_upsert_by_merge_that_loses_a_race_starts_again() {
     let memory = Arc::new(MemoryStore::new());
     let slow = Faulty::new(memory.clone(), faults.clone());
     let (slow, other) = (
-        Table::<Employee>::new(slow, "Employees"),
-        Table::<Employee>::new(memory, "Employees"),
+        PlainTable::<Employee>::new(slow, "Employees"),
+        PlainTable::<Employee>::new(memory, "Employees"),
     );
     let (slow, other) = (slow.unwrap(), other.unwrap());
     other.create_if_missing().await.unwrap();

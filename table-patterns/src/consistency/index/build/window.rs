@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{ETag, Entity, Key};
-use table_core::query::{Continuation, Query};
+use table_core::query::Continuation;
 use table_core::store::{CycleDetector, Result};
 
-use crate::index::rows::{IndexedRows, is_entity};
+use crate::index::rows::IndexedRows;
 use crate::rows::WINDOW_BYTES;
 
 /// Maximum number of entities in a window, whose entries are sorted into groups together.
@@ -35,12 +35,12 @@ impl Windows<'_> {
         let (mut window, mut bytes, mut from) = (Window::default(), 0, from.cloned());
         let mut cycles = CycleDetector::default();
         loop {
-            let page = self.rows.table_page(&Query::new(), from.as_ref()).await?;
+            let page = self.rows.entities().page(from.as_ref()).await?;
             page.continuation
                 .iter()
-                .try_for_each(|next| cycles.add(next, page.items.len()))?;
+                .try_for_each(|next| cycles.add(next, page.rows))?;
             window.pages += 1;
-            let entities = page.items.into_iter().filter(is_entity);
+            let entities = page.entities.into_iter();
             window
                 .entities
                 .extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
@@ -69,15 +69,15 @@ impl Windows<'_> {
         let (mut changed, mut from, mut pages) = (Vec::new(), from.cloned(), 0);
         let mut cycles = CycleDetector::default();
         loop {
-            let page = self.rows.table_page(&Query::new(), from.as_ref()).await?;
+            let page = self.rows.entities().page(from.as_ref()).await?;
             page.continuation
                 .iter()
-                .try_for_each(|next| cycles.add(next, page.items.len()))?;
+                .try_for_each(|next| cycles.add(next, page.rows))?;
             pages += 1;
             // Not by the number of pages alone: rows that were inserted since the first read move the last
             // entity of the window into a later page.
             let done = match self.rows.is_sorted() {
-                true => page.items.last().map(Entity::key) >= last,
+                true => page.last.as_ref() >= last,
                 // Twice as many pages: the entries of the window may be between the entities.
                 false => pages >= 2 * window.pages,
             };
@@ -87,7 +87,7 @@ impl Windows<'_> {
                     .remove(e.key())
                     .is_some_and(|before| before != e.etag())
             };
-            changed.extend(page.items.into_iter().filter(is_changed));
+            changed.extend(page.entities.into_iter().filter(is_changed));
             let done = done || versions.is_empty();
             from = page.continuation;
             if done || from.is_none() {
@@ -103,7 +103,7 @@ impl Windows<'_> {
     /// Returns the entities whose version has changed. One request per entity.
     async fn changed_of(&self, versions: HashMap<&Key, Option<&ETag>>) -> Result<Vec<Entity>> {
         let reads = versions.into_iter().map(|(key, before)| async move {
-            let now = self.rows.entity(key).await?;
+            let now = self.rows.entities().get(key).await?;
             Ok(now.filter(|now| now.etag() != before))
         });
         let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.rows.concurrency);

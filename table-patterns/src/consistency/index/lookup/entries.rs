@@ -147,7 +147,7 @@ impl Lookups<'_> {
         let at = self.rows.location(index, entry.key());
         // During a move, the entry of a unique value names both the source and the moved entity (docs/protocol.md, *Moves*).
         for holder in holders(&entry)? {
-            if let Some(entity) = self.rows.entity(&holder).await?
+            if let Some(entity) = self.rows.entities().get(&holder).await?
                 && index.matches_origin(self.rows.table, &entity, &at)?
             {
                 return Ok(Some(entity));

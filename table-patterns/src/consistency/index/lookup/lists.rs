@@ -57,10 +57,7 @@ impl Lists<'_> {
         let range =
             Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
         let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(range);
-        let found = rows
-            .store
-            .query_all(rows.table, &Query::new().with_filter(filter))
-            .await?;
+        let found: Vec<_> = rows.entities().in_range(filter).try_collect().await?;
         let mut entities = Vec::with_capacity(keys.len());
         // The range also has entities between the first and the last that are not in the list.
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
@@ -179,7 +176,7 @@ impl Lists<'_> {
 
     async fn member(&self, index: &Index, at: &Location, key: &Key) -> Result<Option<Entity>> {
         let rows = self.lookups.rows;
-        let Some(entity) = rows.entity(key).await? else {
+        let Some(entity) = rows.entities().get(key).await? else {
             return Ok(None);
         };
         Ok(index

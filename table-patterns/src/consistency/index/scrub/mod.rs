@@ -13,7 +13,7 @@ mod shared;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
 use table_core::model::{Entity, Key, split_entry_id};
-use table_core::query::{Continuation, Query};
+use table_core::query::Continuation;
 use table_core::store::{Error, Result};
 
 pub(super) use self::recount::{Recount, count};
@@ -21,10 +21,11 @@ pub(super) use self::report::check_complete;
 pub use self::report::{ScrubCursor, ScrubMode, ScrubReport};
 pub(super) use self::shared::SharedScrub;
 use super::changes::EntityChanges;
-use super::rows::{IndexedRows, is_entity, written_by};
+use super::rows::{IndexedRows, written_by};
+use crate::entity_rows::{as_read, is_entity};
 use crate::entry::row_properties::{holders, is_pending, is_unique_row_property};
 use crate::entry::{Entry, Index, Shape};
-use crate::journal::{Timing, as_read};
+use crate::journal::Timing;
 
 /// Compares one index with its entities.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +136,7 @@ impl<'a> Scrub<'a> {
             return Ok(false);
         }
         let at = self.rows.location(self.index, entry.key());
-        let owner = self.rows.entity(&Entry::owner_of(&entry)?).await?;
+        let owner = self.rows.entities().get(&Entry::owner_of(&entry)?).await?;
         if owner.map_or(Ok(false), |owner| {
             self.index.has_entry_at(self.rows.table, &owner, &at)
         })? {
@@ -154,15 +155,15 @@ impl<'a> Scrub<'a> {
         from: Option<&Continuation>,
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
-        let page = self.rows.table_page(&Query::new(), from).await?;
-        self.entities(page.items, report).await?;
+        let page = self.rows.entities().page(from).await?;
+        // As readers get them, because their versions are compared with those of later reads.
+        let entities = page.entities.into_iter().map(as_read).collect();
+        self.entities(entities, report).await?;
         Ok(page.continuation)
     }
 
-    /// Checks rows that were read for missing entries, if they are entities.
-    async fn entities(&self, rows: Vec<Entity>, report: &mut ScrubReport) -> Result<()> {
-        // As readers get them, because their versions are compared with those of later reads.
-        let mut entities: Vec<_> = rows.into_iter().filter(is_entity).map(as_read).collect();
+    /// Checks entities that were read for missing entries.
+    async fn entities(&self, mut entities: Vec<Entity>, report: &mut ScrubReport) -> Result<()> {
         report.entities += entities.len();
         if self.index.shape().is_list() {
             entities = self.shared.not_listed(entities).await?;
@@ -205,10 +206,13 @@ impl<'a> Scrub<'a> {
             }
         }
         // Collected first: a closure over references would make the future of a scrub not `Send`.
-        let reads: Vec<_> = entities.iter().map(|key| rows.entity(key)).collect();
+        let reads: Vec<_> = entities
+            .iter()
+            .map(|key| rows.entities().get(key))
+            .collect();
         let reads = stream::iter(reads).buffer_unordered(rows.concurrency);
         let found = reads
-            .try_filter_map(|entity| future::ready(Ok(entity)))
+            .try_filter_map(|entity| future::ready(Ok(entity.filter(is_entity))))
             .try_collect()
             .await?;
         self.entities(found, &mut report).await?;
@@ -263,7 +267,7 @@ impl<'a> Scrub<'a> {
             // The journal writes all entries of an entity or reports the collision: the missing ones wait until the taken key is free.
             // But an entity that was changed, moved or deleted since it was read has lost the key rightly.
             (true, _) => {
-                let again = rows.entity(entity.key()).await?;
+                let again = rows.entities().get(entity.key()).await?;
                 let is_unchanged = again.is_some_and(|again| again.etag() == entity.etag());
                 Ok(if is_unchanged {
                     EntryCheck::Taken
@@ -279,7 +283,7 @@ impl<'a> Scrub<'a> {
     /// Adds the entry of an entity, unless the entity has changed after the read. Only the journal may add it: a plain write of the
     /// entry could arrive after a later write of the entity has removed the entry.
     async fn add_missing(&self, entity: Entity) -> Result<EntryCheck> {
-        let again = self.rows.entity(entity.key()).await?;
+        let again = self.rows.entities().get(entity.key()).await?;
         let Some(again) = again.filter(|e| e.etag() == entity.etag()) else {
             return Ok(EntryCheck::InStep);
         };

@@ -6,16 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt as _;
-use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX};
-use table_core::query::{Filter, Query, Select};
-use table_core::store::{
-    CycleDetector, Error, GroupTransaction, Operation, Result, TableStoreExt as _,
-};
+use table_core::model::{Entity, Key, PartitionKey};
+use table_core::query::{Filter, Query};
+use table_core::store::{Error, GroupTransaction, Operation, Result, TableStoreExt as _};
 
 use super::report::{ScrubMode, ScrubReport, check_complete};
 use crate::entry::shared::{Summary, put};
 use crate::entry::{Entry, Index};
-use crate::index::rows::{IndexedRows, after_system_partitions, is_entity};
+use crate::index::rows::IndexedRows;
 use crate::index::states::set::IndexSet;
 use crate::journal::Timing;
 
@@ -41,57 +39,11 @@ impl Recount<'_> {
         after: Option<&str>,
         report: &mut ScrubReport,
     ) -> Result<Option<String>> {
-        let Some(partition) = self.partition_after(after).await? else {
+        let Some(partition) = self.rows.entities().partition_after(after).await? else {
             return Ok(None);
         };
         self.recount(&partition, report).await?;
         Ok(Some(partition))
-    }
-
-    /// The lowest partition after another that is not a system partition.
-    async fn partition_after(&self, after: Option<&str>) -> Result<Option<String>> {
-        let beyond = |key: &str| Filter::gt(Filter::PARTITION_KEY, key);
-        let mut query = Query::new().with_select(Select::new::<&str>([]));
-        if let Some(after) = after {
-            query = query.with_filter(beyond(after));
-        }
-        // A store that sorts returns the lowest partition first: 1 row is enough. Any other store is read whole, for keys alone.
-        let sorted = self.rows.is_sorted();
-        let (mut least, mut from): (Option<PartitionKey>, _) = (None, None);
-        let mut cycles = CycleDetector::default();
-        loop {
-            let page_query = if sorted {
-                query.clone().with_top(1)
-            } else {
-                query.clone()
-            };
-            let page = self.rows.table_page(&page_query, from.as_ref()).await?;
-            page.continuation
-                .iter()
-                .try_for_each(|next| cycles.add(next, page.items.len()))?;
-            for key in page.items.iter().map(Entity::key) {
-                if key.partition().starts_with(SYSTEM_PREFIX) {
-                    if sorted {
-                        // The system partitions are contiguous: continue after them.
-                        query = Query::new()
-                            .with_select(Select::new::<&str>([]))
-                            .with_filter(after_system_partitions());
-                    }
-                    continue;
-                }
-                let key = key.partition_key();
-                if least.as_ref().is_none_or(|least| key < *least) {
-                    least = Some(key);
-                }
-            }
-            // The page had system rows only. The query has changed to begin behind them, so it starts without
-            // the continuation of the earlier one.
-            let skipped = sorted && least.is_none() && !page.items.is_empty();
-            from = if skipped { None } else { page.continuation };
-            if (sorted && least.is_some()) || (from.is_none() && !skipped) {
-                return Ok(least.map(|key| key.to_string()));
-            }
-        }
     }
 
     /// Counts a partition in rounds, until every summary of it was the same before and after a count.
@@ -263,13 +215,10 @@ pub(crate) async fn count(
     index: &Index,
     partition: &str,
 ) -> Result<(usize, BTreeMap<Key, Summary>)> {
-    let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition));
     let (mut entities, mut wanted) = (0, BTreeMap::<Key, Summary>::new());
-    let mut found = rows.store.query_stream(rows.table.clone(), query);
+    let partition = Filter::eq(Filter::PARTITION_KEY, partition);
+    let mut found = rows.entities().in_range(partition);
     while let Some(entity) = found.try_next().await? {
-        if !is_entity(&entity) {
-            continue;
-        }
         entities += 1;
         for entry in index.entries(rows.table, &entity)? {
             let one = Summary::read(entity.key(), &entry.properties)?;

@@ -111,7 +111,7 @@ impl SharedScrub<'_> {
     /// The owners without an entry at a location.
     async fn owners_without_entry(&self, at: &Location, owners: Vec<Key>) -> Result<Vec<Key>> {
         let checks = stream::iter(owners).map(|owner| async move {
-            let entity = self.rows.entity(&owner).await?;
+            let entity = self.rows.entities().get(&owner).await?;
             let has_entry = |entity| self.index.has_entry_at(self.rows.table, &entity, at);
             let there = entity.map_or(Ok(false), has_entry)?;
             Ok((!there).then_some(owner))

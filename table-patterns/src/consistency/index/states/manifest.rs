@@ -2,15 +2,12 @@
 
 use table_core::manifest::{EntityType, IndexState, Manifest, RefusedRow, StoredIndex, StoredType};
 use table_core::model::{
-    ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName,
-    ValueRef,
+    ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName, ValueRef,
 };
-use table_core::query::{Filter, Query};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore};
 use uuid::Uuid;
 
 use super::processes::{Durations, ProcessRow};
-use crate::index::rows::after_system_partitions;
 
 /// The manifest of a table, for reading and writing.
 #[derive(Clone, Debug)]
@@ -92,34 +89,6 @@ impl ManifestRows<'_> {
             .indexes
             .into_iter()
             .find(|index| index.id() == id))
-    }
-
-    /// Whether the table holds only system rows. 1 request.
-    pub(crate) async fn is_empty_table(&self) -> Result<bool> {
-        // The ranges before and after the system partitions, because a filter cannot exclude a prefix.
-        let user = Filter::lt(Filter::PARTITION_KEY, SYSTEM_PREFIX);
-        self.has_none(user.or(after_system_partitions())).await
-    }
-
-    /// Whether the table certainly holds no entity of a type. Also `false` if the first page is empty and has a
-    /// continuation: a service may answer so after it has read a part of a large table. 1 request.
-    pub(crate) async fn has_none_of(&self, entity: &EntityType) -> Result<bool> {
-        match entity.discriminator.filter(&entity.name) {
-            Some(filter) => self.has_none(filter).await,
-            None => self.is_empty_table().await,
-        }
-    }
-
-    async fn has_none(&self, filter: Filter) -> Result<bool> {
-        let page = self
-            .store
-            .query(
-                self.table,
-                &Query::new().with_filter(filter).with_top(1),
-                None,
-            )
-            .await?;
-        Ok(page.items.is_empty() && page.continuation.is_none())
     }
 
     /// Writes the table's row and the rows of types, and inserts indexes, in one group. `false` if another program wrote one of the rows

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::manifest::{Loaded, ManifestRows, TableRow};
 use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, NotInForce, ReadTime, Unmaintainable};
+use crate::entity_rows::EntityRows;
 use crate::entry::{Entry, Index, Location, Maintainer, Permission, Shape, Uniqueness};
 use crate::index::exposure::{check_and_declare_copies, first_revealed};
 use crate::journal::Timing;
@@ -369,6 +370,11 @@ impl IndexSet {
     /// The table.
     pub(crate) const fn table(&self) -> &TableName {
         &self.table
+    }
+
+    /// The rows of the entities.
+    pub(crate) fn entity_rows(&self) -> EntityRows<'_> {
+        EntityRows::new(&*self.store, &self.table)
     }
 
     /// The manifest of the table.

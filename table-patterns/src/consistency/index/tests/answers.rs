@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::index::tests::open_table;
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use table_core::forward_to_store;
@@ -12,7 +13,7 @@ use table_core::query::{Continuation, Page, Query, ReadablePage, Select, Unreada
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 
 use super::world::by_city;
-use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable};
+use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities};
 use crate::index::{Placement, ScrubMode, Shape, Trust};
 use crate::journal::Clearing;
 use crate::tests::AlwaysFirstPage;
@@ -254,7 +255,7 @@ struct Member {
 async fn an_unreadable_list_is_listed_once() -> Result<()> {
     let store = MemoryStore::new();
     let options = IndexOptions::local;
-    let members = IndexedTable::<Member>::open(store.clone(), "People", options()).await?;
+    let members = open_table::<Member>(store.clone(), "People", options()).await?;
     for id in 0..20 {
         let team = ["a", "b", "c", "d"][id as usize % 4].to_owned();
         members
@@ -266,7 +267,7 @@ async fn an_unreadable_list_is_listed_once() -> Result<()> {
             .await?;
     }
     let hidden = WithoutKeys(store, &["team_b", "team_d"]);
-    let members = IndexedTable::<Member>::open(hidden, "People", options()).await?;
+    let members = open_table::<Member>(hidden, "People", options()).await?;
     for limit in [1, 2, 5, 6, 7, 10] {
         let lookup = members.by(Member::by_team("p")).limit(limit);
         let (mut read, mut unreadable, mut from) = (Vec::new(), Vec::new(), None);

@@ -1,12 +1,13 @@
 //! Declared indexes whose definitions conflict with definitions of other programs and types.
 
+use crate::index::tests::open_table;
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::{Error, Operation, Result};
 
 use crate::index::open::open_to_write;
 use crate::index::states::set::EntityScope;
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, IndexedTable, Placement};
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
 
 macro_rules! person {
     ($name:ident, $age:ty) => {
@@ -51,15 +52,15 @@ padded!(Wide, u64);
 
 async fn reopens<A, B>() -> Result<()>
 where
-    A: table_core::typed::IndexedEntity,
-    B: table_core::typed::IndexedEntity,
+    A: table_core::typed::TableEntity,
+    B: table_core::typed::TableEntity,
 {
     let store = MemoryStore::new();
-    IndexedTable::<A>::open(store.clone(), "People", IndexOptions::local()).await?;
-    let people = IndexedTable::<B>::open(store, "People", IndexOptions::local()).await?;
+    open_table::<A>(store.clone(), "People", IndexOptions::local()).await?;
+    let people = open_table::<B>(store, "People", IndexOptions::local()).await?;
     let name = &*B::SCHEMA.indexes[0].name;
-    if people.entities().state(name) == IndexState::Absent {
-        people.entities().build(name)?.run().await?;
+    if people.entities().await?.state(name) == IndexState::Absent {
+        people.entities().await?.build(name)?.run().await?;
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::index::tests::open_table;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::{Result, TableStore};
 
-use crate::index::{
-    Index, IndexOptions, IndexState, IndexedEntities, IndexedTable, Placement, ScrubMode,
-};
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement, ScrubMode};
+use crate::{Database, Table};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Order", rename_all = "PascalCase")]
@@ -108,6 +108,7 @@ fn ticket_key(id: u32) -> EntityKey<Ticket> {
 }
 
 struct Shop {
+    db: Database,
     store: Arc<dyn TableStore>,
     meter: RequestMeter,
 }
@@ -115,14 +116,18 @@ struct Shop {
 impl Shop {
     fn new() -> Self {
         let meter = RequestMeter::new();
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
         Self {
-            store: Arc::new(Metered::new(MemoryStore::new(), meter.clone())),
+            db: Database::new(store.clone()),
+            store,
             meter,
         }
     }
 
-    async fn open<T: IndexedEntity>(&self) -> Result<IndexedTable<T>> {
-        IndexedTable::open(self.store.clone(), "Shop", IndexOptions::default()).await
+    async fn open<T: TableEntity>(&self) -> Result<Table<T>> {
+        let table = self.db.table("Shop")?;
+        table.declare().await?;
+        Ok(table)
     }
 
     /// Asserts that every index of the manifest agrees with the entities.
@@ -151,23 +156,22 @@ async fn an_order_its_ticket_and_the_stock_are_one_request() -> Result<()> {
         let mut group = orders.group(Order::partition("c")?);
         group.insert(&order(1, "open"))?;
         group
-            .of(&tickets)?
             .insert(&ticket(1, "late"))?
             .insert(&ticket(2, "lost"))?;
-        group.of_plain::<Stock>()?.insert(&stock(5))?;
+        group.insert(&stock(5))?;
         group.commit().await
     };
     let (committed, cost) = shop.meter.measure(group()).await;
-    assert_eq!(committed?.written.len(), 4);
+    assert_eq!(committed?.len(), 4);
     assert_eq!(cost.total(), 1);
     assert_eq!(tickets.by(Ticket::by_subject("c")).count().await?, 2);
     shop.check().await?;
 
     // Atomic: the second ticket is refused, and the order stays unchanged.
-    let one = orders.get_existing(Order::key("c", 1)?).await?;
+    let one = orders.get_existing_stored(Order::key("c", 1)?).await?;
     let mut group = orders.group(Order::partition("c")?);
     group.replace_stored(&one, &order(1, "paid"))?;
-    group.of(&tickets)?.insert(&ticket(3, "late"))?;
+    group.insert(&ticket(3, "late"))?;
     assert!(group.commit().await.unwrap_err().is_unique_violation());
     assert_eq!(
         orders.get_existing(Order::key("c", 1)?).await?.state,
@@ -185,30 +189,28 @@ async fn a_group_has_every_verb_for_every_type() -> Result<()> {
         tickets.insert(&ticket(id, subject)).await?;
     }
     let mut group = orders.group(Order::partition("c")?);
-    group.of_plain::<Stock>()?.insert(&stock(5))?;
+    group.insert(&stock(5))?;
     group.commit().await?;
 
     let (third, fourth) = (
-        tickets.get_existing(ticket_key(3)).await?,
-        tickets.get_existing(ticket_key(4)).await?,
+        tickets.get_existing_stored(ticket_key(3)).await?,
+        tickets.get_existing_stored(ticket_key(4)).await?,
     );
     let read = orders
-        .get_plain::<Stock>(stock_key())
+        .view::<Stock>()?
+        .get_stored(stock_key())
         .await?
         .expect("the stock");
     let group = async || {
         let mut group = orders.group(Order::partition("c")?);
         group.upsert(&order(1, "paid"))?;
-        let mut of_tickets = group.of(&tickets)?;
-        of_tickets
+        group
             .upsert(&ticket(1, "aa"))?
             .delete(ticket_key(2), IfMatch::Any)?;
-        of_tickets
+        group
             .replace_stored(&third, &ticket(3, "b"))?
             .delete_stored(&fourth)?;
-        group
-            .of_plain::<Stock>()?
-            .replace_stored(&read, &stock(4))?;
+        group.replace_stored(&read, &stock(4))?;
         group.commit().await
     };
     let (committed, cost) = shop.meter.measure(group()).await;
@@ -219,18 +221,19 @@ async fn a_group_has_every_verb_for_every_type() -> Result<()> {
     assert_eq!(subjects, [ticket(1, "aa"), ticket(3, "b")]);
 
     let now = orders
-        .get_plain::<Stock>(stock_key())
+        .view::<Stock>()?
+        .get_stored(stock_key())
         .await?
         .expect("the stock");
     assert_eq!(now.left, 4);
     let mut group = orders.group(Order::partition("c")?);
-    group.of(&tickets)?.merge(
+    group.merge(
         ticket_key(1),
         &Ticket::patch().note("x".to_owned()),
         IfMatch::Any,
     )?;
-    group.of(&tickets)?.insert_or_merge(&ticket(3, "cc"))?;
-    group.of_plain::<Stock>()?.replace(&Stock {
+    group.insert_or_merge(&ticket(3, "cc"))?;
+    group.replace(&Stock {
         left: 3,
         ..now.into_inner()
     })?;
@@ -240,17 +243,22 @@ async fn a_group_has_every_verb_for_every_type() -> Result<()> {
         Some("x")
     );
     let now = orders
-        .get_plain::<Stock>(stock_key())
+        .view::<Stock>()?
+        .get_stored(stock_key())
         .await?
         .expect("the stock");
     assert_eq!(now.left, 3);
     let mut group = orders.group(Order::partition("c")?);
-    group.of_plain::<Stock>()?.delete_stored(&now)?;
-    group
-        .of(&tickets)?
-        .replace_if(&ticket(3, "dd"), IfMatch::Any)?;
+    group.delete_stored(&now)?;
+    group.replace_if(&ticket(3, "dd"), IfMatch::Any)?;
     group.commit().await?;
-    assert!(orders.get_plain::<Stock>(stock_key()).await?.is_none());
+    assert!(
+        orders
+            .view::<Stock>()?
+            .get_stored(stock_key())
+            .await?
+            .is_none()
+    );
     assert_eq!(
         tickets
             .by(Ticket::by_subject("c").subject("dd"))
@@ -275,10 +283,7 @@ async fn an_index_declared_after_the_groups_handle_is_maintained() -> Result<()>
             note: Some("n".to_owned()),
             ..ticket(1, "late")
         };
-        group
-            .insert(&order(2, "open"))?
-            .of(&tickets)?
-            .insert(&noted)?;
+        group.insert(&order(2, "open"))?.insert(&noted)?;
         group.commit().await
     };
     let (committed, cost) = shop.meter.measure(group()).await;
@@ -305,14 +310,14 @@ async fn an_index_declared_after_the_groups_handle_is_maintained() -> Result<()>
     shop.check().await?;
 
     // The states are read again: writes no longer maintain the dropped index.
-    noted.entities().drop_index("note").await?;
+    noted.entities().await?.drop_index("note").await?;
     tokio::time::advance(Duration::from_secs(600)).await;
     let mut group = orders.group(Order::partition("c")?);
     let second = Ticket {
         note: Some("n".to_owned()),
         ..ticket(2, "lost")
     };
-    group.of(&tickets)?.insert(&second)?;
+    group.insert(&second)?;
     group.commit().await?;
     let found = shop
         .store
@@ -343,17 +348,13 @@ async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
         .with_discriminator("EntityType", "Ticket")
     };
     let orders = shop.open::<Order>().await?;
-    let tickets = IndexedTable::<Ticket>::open_with(
-        shop.store.clone(),
-        "Shop",
-        vec![opaque()],
-        IndexOptions::default(),
-    )
-    .await?;
+    let tickets = shop.db.table_with::<Ticket>("Shop", vec![opaque()])?;
+    tickets.declare().await?;
     tokio::time::advance(Duration::from_secs(600)).await;
     // The orders' program alone cannot maintain that index.
     let refused = orders
         .entities()
+        .await?
         .insert(ticket(1, "late").to_entity()?)
         .await
         .unwrap_err()
@@ -366,7 +367,6 @@ async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
     let mut group = orders.group(Order::partition("c")?);
     group
         .insert(&order(1, "open"))?
-        .of(&tickets)?
         .insert(&ticket(1, "late"))?;
     group.commit().await?;
     let first = Key::new("c", "first_l_ticket_000001")?;
@@ -378,7 +378,7 @@ async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
     );
     tokio::time::advance(Duration::from_secs(600)).await;
     let mut group = orders.group(Order::partition("c")?);
-    group.of(&tickets)?.delete(ticket_key(1), IfMatch::Any)?;
+    group.delete(ticket_key(1), IfMatch::Any)?;
     group.commit().await?;
     assert!(
         shop.store
@@ -390,44 +390,24 @@ async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_refuses_changes_that_it_cannot_index_without_a_request() -> Result<()> {
+async fn a_group_refuses_changes_that_it_cannot_write_without_a_request() -> Result<()> {
     let shop = Shop::new();
     let orders = shop.open::<Order>().await?;
-    let elsewhere =
-        IndexedTable::<Ticket>::open(shop.store.clone(), "Other", IndexOptions::default()).await?;
-    let reader = IndexedTable::<Ticket>::open_to_read(
-        shop.store.clone(),
-        "Shop",
-        Vec::new(),
-        IndexOptions::default(),
-    )
-    .await?;
     let before = shop.meter.total();
     let mut group = orders.group(Order::partition("c")?);
     group.insert(&order(1, "open"))?;
-    let plain = group.of_plain::<Ticket>().unwrap_err().to_string();
-    assert!(
-        plain.contains("'subject'") && plain.contains("IndexedTable::<Ticket>::open"),
-        "{plain}"
-    );
-    let other = group.of(&elsewhere).unwrap_err().to_string();
-    assert!(
-        other.contains("'Other'") && other.contains("'Shop'"),
-        "{other}"
-    );
-    let read = group.of(&reader).unwrap_err().to_string();
-    assert!(read.contains("opened to read"), "{read}");
-    let large = group.of_plain::<Letter>().unwrap_err().to_string();
+    let letter = Letter {
+        customer: "c".to_owned(),
+        id: 1,
+        text: "x".repeat(2000),
+    };
+    let large = group.insert(&letter).unwrap_err().to_string();
     assert!(large.contains("LargeTable"), "{large}");
     let outside = Stock {
         customer: "d".to_owned(),
         ..stock(1)
     };
-    let outside = group
-        .of_plain::<Stock>()?
-        .insert(&outside)
-        .unwrap_err()
-        .to_string();
+    let outside = group.insert(&outside).unwrap_err().to_string();
     assert!(outside.contains("is not in the partition 'c'"), "{outside}");
     assert_eq!(group.len(), 1);
     assert_eq!(shop.meter.total() - before, 0);
@@ -449,11 +429,13 @@ async fn an_absent_unique_index_refuses_values() -> Result<()> {
         .insert(ticket(1, "late").to_entity()?)
         .await?;
     let tickets = shop.open::<Ticket>().await?;
-    assert_eq!(tickets.entities().state("subject"), IndexState::Absent);
+    assert_eq!(
+        tickets.entities().await?.state("subject"),
+        IndexState::Absent
+    );
     let mut group = orders.group(Order::partition("c")?);
     group
         .insert(&order(1, "open"))?
-        .of(&tickets)?
         .insert(&ticket(2, "lost"))?;
     let refused = group.commit().await.unwrap_err().to_string();
     assert!(
@@ -462,11 +444,10 @@ async fn an_absent_unique_index_refuses_values() -> Result<()> {
     );
     assert!(orders.get(Order::key("c", 1)?).await?.is_none());
 
-    tickets.entities().build("subject")?.run().await?;
+    tickets.entities().await?.build("subject")?.run().await?;
     let mut group = orders.group(Order::partition("c")?);
     group
         .insert(&order(1, "open"))?
-        .of(&tickets)?
         .insert(&ticket(2, "lost"))?;
     group.commit().await?;
     shop.check().await
@@ -489,7 +470,7 @@ async fn a_write_renews_the_version_of_its_entity() -> Result<()> {
     }
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let orders = IndexedTable::<Versioned>::open(store, "Shop", IndexOptions::local()).await?;
+    let orders = open_table::<Versioned>(store, "Shop", IndexOptions::local()).await?;
     let mut order = Versioned {
         customer: "ann".into(),
         id: 1,

@@ -1,10 +1,11 @@
 //! Lookups of a type that expires: hidden entities use up no limit.
 
+use crate::index::tests::open_table;
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::Result;
 
-use crate::index::{IndexOptions, IndexedTable};
+use crate::index::IndexOptions;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Session", rename_all = "PascalCase")]
@@ -24,8 +25,7 @@ struct Session {
 #[tokio::test]
 async fn a_count_with_a_limit_counts_past_hidden_entities() -> Result<()> {
     let sessions =
-        IndexedTable::<Session>::open(MemoryStore::new(), "Sessions", IndexOptions::local())
-            .await?;
+        open_table::<Session>(MemoryStore::new(), "Sessions", IndexOptions::local()).await?;
     for id in 0..10 {
         let until = (id < 5).then(|| "2013-01-01T00:00:00Z".parse().unwrap());
         sessions

@@ -4,16 +4,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStore;
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::query::Query;
-use table_core::store::{Result, TableStoreExt};
+use table_core::store::{Operation, Result, TableStoreExt};
+use uuid::Uuid;
 
 use super::world::{World, by_city, list_of, person, placements, rows_left, small};
+use crate::entry::row_properties::{MOVE_TO, MOVE_WRITE, has_mark};
 use crate::index::{IndexQuery, Overflow, Placement, ScrubMode, Shape};
 use crate::journal::Change;
 
 fn rows(entities: &[Entity]) -> Vec<&str> {
     entities.iter().map(|e| e.key().row()).collect()
+}
+
+/// The mark of a move is in the row of the entity, and no reader gets it.
+#[tokio::test(start_paused = true)]
+async fn both_reads_of_a_list_give_an_entity_that_moves_without_its_mark() -> Result<()> {
+    let world = World::new().await?;
+    let index = by_city(Placement::OtherPartition, Shape::LIST);
+    let people = world.open(vec![index.clone()]).await?;
+    people.insert(person(1, "oslo")?).await?;
+    let mark = Entity::new("p", "00001")?
+        .with(MOVE_WRITE, Uuid::from_u128(7))
+        .with(MOVE_TO, "q");
+    let merge = Operation::Merge(mark, IfMatch::Any);
+    world.store.write(&TableName::new("People")?, merge).await?;
+    let oslo = list_of(&index, "oslo");
+    let listed = people.list("city", &oslo).await?;
+    assert_eq!(listed.len(), 1);
+    assert!(!has_mark(&listed[0]), "{listed:?}");
+    assert_eq!(people.list_by_range("city", &oslo).await?, listed);
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::index::tests::open_table;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks, ValueRef};
@@ -14,8 +15,7 @@ use tokio::time::timeout;
 
 use crate::clock::TokioClock;
 use crate::index::{
-    Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Payload, Placement, ScrubMode,
-    Trust,
+    Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, ScrubMode, Trust,
 };
 use crate::journal::{Change, Clearing};
 use crate::queue::{QueueOptions, TableQueue};
@@ -371,9 +371,8 @@ async fn an_unconditional_patch_reaches_the_moved_entity() -> Result<()> {
     for request in 1..12 {
         let (store, faults) = (MemoryStore::new(), FaultInjector::new(1));
         let faulty = Faulty::new(store.clone(), faults.clone());
-        let mover =
-            IndexedTable::<Member>::open(faulty, "Members", IndexOptions::default()).await?;
-        let other = IndexedTable::<Member>::open(store, "Members", IndexOptions::default()).await?;
+        let mover = open_table::<Member>(faulty, "Members", IndexOptions::default()).await?;
+        let other = open_table::<Member>(store, "Members", IndexOptions::default()).await?;
         other
             .insert(&Member {
                 team: "red".into(),

@@ -1,11 +1,12 @@
 //! Programs of two schema versions of a type, with the same indexes.
 
+use crate::index::tests::open_table;
 use table_core::memory::MemoryStore;
 use table_core::prelude::TableEntity;
 use table_core::store::Result;
-use table_core::typed::IndexedEntity;
 
-use crate::index::{IndexOptions, IndexState, IndexedTable, ScrubMode};
+use crate::Table;
+use crate::index::{IndexOptions, IndexState, ScrubMode};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = table_core, type = "Job", rename_all = "PascalCase", row_key = "j_{id}")]
@@ -118,8 +119,8 @@ fn job2(id: u32) -> Job2 {
     job1(id).into()
 }
 
-async fn open<T: IndexedEntity>(store: &MemoryStore) -> Result<IndexedTable<T>> {
-    IndexedTable::open(store.clone(), "Jobs", IndexOptions::local()).await
+async fn open<T: TableEntity>(store: &MemoryStore) -> Result<Table<T>> {
+    open_table(store.clone(), "Jobs", IndexOptions::local()).await
 }
 
 fn titles(ids: &[u32]) -> Vec<Title2> {
@@ -151,8 +152,8 @@ async fn an_index_stays_the_same_in_a_later_version() -> Result<()> {
     one.insert(&job1(1)).await?;
     // Deployed without a build: both versions write, and look up by the index.
     let two = open::<Job2>(&store).await?;
-    assert_eq!(two.entities().state("state"), IndexState::Readable);
-    let found = |two: &IndexedTable<Job2>| two.by(Job2::by_state("p").state("new"));
+    assert_eq!(two.entities().await?.state("state"), IndexState::Readable);
+    let found = |two: &Table<Job2>| two.by(Job2::by_state("p").state("new"));
     assert_eq!(found(&two).all().await?, [job2(1)]);
     two.insert(&job2(2)).await?;
     one.insert(&job1(3)).await?;
@@ -182,7 +183,11 @@ async fn an_index_stays_the_same_in_a_later_version() -> Result<()> {
         titles(&[1, 2, 3, 4])
     );
     for index in ["state", "title", "mine"] {
-        let report = three.entities().scrub(index, ScrubMode::Report).await?;
+        let report = three
+            .entities()
+            .await?
+            .scrub(index, ScrubMode::Report)
+            .await?;
         let found = (
             report.entries,
             report.missing,
@@ -203,7 +208,7 @@ async fn an_earlier_version_builds_its_index_over_rows_of_a_later_version() -> R
     two.insert(&job2(2)).await?;
     let one = open::<Job1>(&store).await?;
     for index in ["title", "mine"] {
-        let built = one.entities().build(index)?.run().await?;
+        let built = one.entities().await?.build(index)?.run().await?;
         assert_eq!(
             (built.state, built.entries),
             (IndexState::Readable, 2),
@@ -219,7 +224,7 @@ async fn an_earlier_version_builds_its_index_over_rows_of_a_later_version() -> R
         .await
         .unwrap_err();
     assert!(taken.is_unique_violation(), "{taken}");
-    two.entities().refresh().await?;
+    two.entities().await?.refresh().await?;
     let rename = |job: &mut Job2| {
         job.title = "other".to_owned();
         Ok(())
@@ -232,7 +237,10 @@ async fn an_earlier_version_builds_its_index_over_rows_of_a_later_version() -> R
         refused.to_string().contains("is stored in version 2"),
         "{refused}"
     );
-    for (program, entities) in [("one", one.entities()), ("two", two.entities())] {
+    for (program, entities) in [
+        ("one", one.entities().await?),
+        ("two", two.entities().await?),
+    ] {
         for index in ["state", "title", "mine"] {
             let report = entities.scrub(index, ScrubMode::Report).await?;
             let found = (

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::index::tests::open_table;
 use async_trait::async_trait;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::forward_to_store;
@@ -19,10 +20,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::world::text;
+use crate::Table;
 use crate::clock::TokioClock;
 use crate::index::{
-    Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, IndexedTable, Payload, Placement,
-    ScrubMode, Trust,
+    Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, Payload, Placement, ScrubMode,
+    Trust,
 };
 use crate::journal::{Change, Entries};
 use crate::queue::{QueueOptions, TableQueue};
@@ -555,8 +557,8 @@ fn man(id: u32, email: &str) -> Man {
     }
 }
 
-async fn men(gate: &Arc<Gate>) -> Result<IndexedTable<Man>> {
-    IndexedTable::open(gate.clone(), "People", IndexOptions::default()).await
+async fn men(gate: &Arc<Gate>) -> Result<Table<Man>> {
+    open_table(gate.clone(), "People", IndexOptions::default()).await
 }
 
 /// Another writer changes or passes on a unique value while the entity is moved: the move starts again.
@@ -592,7 +594,11 @@ async fn a_move_starts_again_after_a_unique_value_has_changed() -> Result<()> {
         let moved = other.get_existing(Man::key(to, 2)?).await?;
         assert_eq!(moved.email, "new", "to {to}, taken: {taken}");
         assert!(other.get(Man::key("d", 1)?).await?.is_none());
-        let report = other.entities().scrub("email", ScrubMode::Report).await?;
+        let report = other
+            .entities()
+            .await?
+            .scrub("email", ScrubMode::Report)
+            .await?;
         assert_eq!(
             (report.missing, report.dangling, report.taken_keys),
             (0, 0, 0)

@@ -4,15 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::index::tests::open_table;
 use chrono::{DateTime, TimeDelta, Utc};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName};
 use table_core::prelude::*;
 use table_core::store::Result;
 
+use crate::Table;
 use crate::index::{
-    Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Placement, ScrubMode, Shape,
-    Trust,
+    Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Shape, Trust,
 };
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -59,8 +60,8 @@ fn ticket(id: u32, tags: &[&str]) -> Ticket {
     }
 }
 
-async fn open(store: &MemoryStore) -> Result<IndexedTable<Ticket>> {
-    IndexedTable::open(store.clone(), "Tickets", IndexOptions::local()).await
+async fn open(store: &MemoryStore) -> Result<Table<Ticket>> {
+    open_table(store.clone(), "Tickets", IndexOptions::local()).await
 }
 
 /// The same table, opened with the definitions alone.
@@ -81,7 +82,7 @@ async fn by_definitions(store: &MemoryStore) -> Result<IndexedEntities> {
     .await
 }
 
-async fn ids<E>(tickets: &IndexedTable<Ticket>, entries: E) -> Result<Vec<u32>>
+async fn ids<E>(tickets: &Table<Ticket>, entries: E) -> Result<Vec<u32>>
 where
     E: table_core::typed::EntriesOf<Ticket>,
 {
@@ -145,7 +146,9 @@ async fn lookups_find_transformed_values() -> Result<()> {
     );
 
     // Elements are added and removed, and the condition changes.
-    let red = tickets.get_existing(Ticket::key("support", 1)?).await?;
+    let red = tickets
+        .get_existing_stored(Ticket::key("support", 1)?)
+        .await?;
     tickets
         .replace_stored(
             &red,
@@ -177,7 +180,7 @@ async fn lookups_find_transformed_values() -> Result<()> {
         })
         .await;
     assert!(taken.unwrap_err().is_unique_violation());
-    check(tickets.entities()).await
+    check(tickets.entities().await?).await
 }
 
 /// A program with the definitions alone writes the same entries as a program with the type, and its scrub finds no difference.
@@ -201,7 +204,7 @@ async fn definitions_and_type_write_the_same_entries() -> Result<()> {
         .with("Status", "closed")
         .with("Email", "Other@X");
     dynamic.replace(&first, closed).await?;
-    check(tickets.entities()).await?;
+    check(tickets.entities().await?).await?;
     assert_eq!(ids(&tickets, Ticket::by_tag("red")).await?, [2, 3]);
     let found = tickets
         .by(Ticket::by_email("support").email("other@x"))
@@ -212,7 +215,7 @@ async fn definitions_and_type_write_the_same_entries() -> Result<()> {
         .get_existing(Ticket::key("support", 3)?.key())
         .await?;
     dynamic.delete(&third).await?;
-    check(tickets.entities()).await
+    check(tickets.entities().await?).await
 }
 
 /// A build writes the same entries as writes do.

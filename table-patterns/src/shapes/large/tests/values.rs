@@ -10,7 +10,7 @@ use proptest::prelude::{Just, any, prop, prop_oneof};
 use table_core::memory::MemoryStore;
 use table_core::model::{EdmType, Entity, IfMatch};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore as _};
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 
 use super::{LONG, PICTURE, Report, Rig, report};
 use crate::large::{BlobCodec, BlobContext, ByteStream, CollectMode, LargeOptions, LargeTable};
@@ -69,7 +69,7 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
 #[tokio::test]
 async fn a_table_without_blobs_refuses_the_type_and_a_plain_read_the_row() -> Result<()> {
     let rig = Rig::new().await?;
-    let error = Table::<Report>::new(rig.store.clone(), "Reports").unwrap_err();
+    let error = PlainTable::<Report>::new(rig.store.clone(), "Reports").unwrap_err();
     assert!(error.to_string().contains("LargeTable"), "{error}");
 
     #[derive(Debug, TableEntity)]
@@ -83,7 +83,7 @@ async fn a_table_without_blobs_refuses_the_type_and_a_plain_read_the_row() -> Re
         text: Option<String>,
     }
     rig.reports.insert(&report(LONG, None)).await?;
-    let careless = Table::<Careless>::new(rig.store.clone(), "Reports")?;
+    let careless = PlainTable::<Careless>::new(rig.store.clone(), "Reports")?;
     let error = careless.query().all().await.unwrap_err();
     assert!(
         error

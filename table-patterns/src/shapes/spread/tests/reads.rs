@@ -4,7 +4,7 @@ use futures_util::TryStreamExt;
 use proptest::prelude::prop;
 use table_core::model::IfMatch;
 use table_core::store::Result;
-use table_core::typed::{RowPrefix, Table, TableEntity};
+use table_core::typed::{PlainTable, RowPrefix, TableEntity};
 
 use super::{Event, Rig};
 use crate::spread::SpreadTable;
@@ -116,7 +116,7 @@ fn only_declared_types_are_spread_and_nothing_else_opens_them() {
     let store = std::sync::Arc::new(table_core::memory::MemoryStore::new());
     let error = SpreadTable::<Plain>::new(store.clone(), "Events").unwrap_err();
     assert!(error.to_string().contains("spread = 16"), "{error}");
-    let error = Table::<Event>::new(store, "Events").unwrap_err();
+    let error = PlainTable::<Event>::new(store, "Events").unwrap_err();
     assert!(error.to_string().contains("SpreadTable"), "{error}");
 }
 

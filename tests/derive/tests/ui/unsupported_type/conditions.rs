@@ -1,6 +1,6 @@
 //! Conditions that are joined like `bool`, and values that are no conditions.
 
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 
 #[derive(TableEntity)]
 struct Employee {
@@ -21,7 +21,7 @@ struct Plane {
     age: i32,
 }
 
-fn queries(employees: &Table<Employee>) {
+fn queries(employees: &PlainTable<Employee>) {
     let _ = employees.query().filter(Employee::AGE.gt(30) && Employee::NAME.eq("Ken"));
     let _ = employees.query().filter(Employee::AGE.gt(30) || Employee::AGE.lt(20));
     let _ = employees.query().filter(Employee::AGE == 30);

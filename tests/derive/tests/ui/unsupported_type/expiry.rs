@@ -1,4 +1,4 @@
-use table_core::typed::{Table, TableEntity};
+use table_core::typed::{PlainTable, TableEntity};
 
 #[derive(TableEntity)]
 struct Session {
@@ -18,7 +18,7 @@ struct Note {
     id: u32,
 }
 
-async fn deletes(notes: &Table<Note>) {
+async fn deletes(notes: &PlainTable<Note>) {
     let _ = notes.soft_delete(Note::key("ann", 1u32).unwrap()).await;
 }
 

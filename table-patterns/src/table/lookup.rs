@@ -2,22 +2,24 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
+#[cfg(feature = "paging")]
+use table_core::model::TableName;
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
-use table_core::store::{CycleDetector, Error, Result};
-use table_core::typed::{
-    EntriesOf, FindsOne, FromEntity, IndexEntries, IndexedEntity, ManyEntries,
-};
+use table_core::store::{CycleDetector, Error, KeyOrder, Result, TableStore};
+use table_core::typed::{EntriesOf, FindsOne, FromEntity, IndexEntries, ManyEntries, TableEntity};
 
+use super::Table;
+use super::indexes::TypeIndexes;
 use super::lookup::sealed::{Decode, Followed};
-use super::table::IndexedTable;
 use crate::index::{IndexQuery, IndexedEntities, Stored, Trust};
 use crate::rows::{is_version_property, readable, stream_readable};
 
-/// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
+/// A lookup of entities of `T` by an index, with results of type `R`: created by [`Table::by`], then
 /// run, as often as needed. Running reports a key part that cannot be encoded.
 ///
 /// # Cost
@@ -30,8 +32,7 @@ use crate::rows::{is_version_property, readable, stream_readable};
 /// returns them unverified, unless it is [`verified`](Self::verified).
 #[must_use = "a lookup does nothing until it is run"]
 pub struct Lookup<T, R = T, K = ManyEntries> {
-    /// The handle with indexes; an error if the table was opened without indexes.
-    entities: Result<IndexedEntities>,
+    source: Source,
     entries: Result<IndexEntries<T>>,
     trust: Trust,
     limit: Option<usize>,
@@ -42,17 +43,45 @@ pub struct Lookup<T, R = T, K = ManyEntries> {
     of: PhantomData<fn() -> (R, K)>,
 }
 
+/// The indexes of a lookup.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Type(Arc<TypeIndexes>),
+    Opened(Box<IndexedEntities>),
+    /// The table has no indexes.
+    None(Box<Error>),
+}
+
+impl Source {
+    fn store(&self) -> Result<&Arc<dyn TableStore>> {
+        match self {
+            Self::Type(indexes) => Ok(indexes.store()),
+            Self::Opened(entities) => Ok(entities.store()),
+            Self::None(error) => Err((**error).clone()),
+        }
+    }
+
+    #[cfg(feature = "paging")]
+    fn table(&self) -> Result<&TableName> {
+        match self {
+            Self::Type(indexes) => Ok(indexes.table()),
+            Self::Opened(entities) => Ok(entities.table()),
+            Self::None(error) => Err((**error).clone()),
+        }
+    }
+}
+
 impl<T, R, K> Clone for Lookup<T, R, K> {
     fn clone(&self) -> Self {
         Self {
-            entities: self.entities.clone(),
+            source: self.source.clone(),
             entries: self.entries.clone(),
             ..*self
         }
     }
 }
 
-impl<T: IndexedEntity> IndexedTable<T> {
+impl<T: TableEntity> Table<T> {
     /// Looks up entities by an index: `T::by_…(…)` names the entries, with as many leading parts of their keys
     /// as are known. The whole key of a unique index finds at most one entity.
     ///
@@ -60,12 +89,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
     /// # use table_core::prelude::*;
-    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # use table_patterns::index::IndexOptions;
+    /// # use table_patterns::Database;
     /// # #[derive(Debug, TableEntity)]
     /// # #[entity(type = "Flight", rename_all = "PascalCase", row_key = "{year:04}_{number:04}")]
     /// # #[index(plane, partition_key = "plane_{plane}", row_key = "{year:04}_{carrier}_{number:04}")]
     /// # struct Flight { #[partition_key] carrier: String, year: u32, number: u32, plane: Option<String> }
-    /// # let flights = IndexedTable::<Flight>::open(MemoryStore::new(), "Flights", IndexOptions::local()).await?;
+    /// # let flights = Database::new(MemoryStore::new()).table::<Flight>("Flights")?;
     /// # for year in 2010..2015 {
     /// #     let (carrier, plane) = ("UA".to_owned(), Some("N14228".to_owned()));
     /// #     flights.insert(&Flight { carrier, year, number: 1, plane }).await?;
@@ -78,19 +108,16 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # }
     /// ```
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<T, T, E::Kind> {
-        Lookup::new(Ok(self.entities.clone()), entries.into_entries())
-            .showing_hidden(self.table().shows_hidden())
+        let source = Source::Type(Arc::clone(self.indexes()));
+        Lookup::new(source, entries.into_entries()).showing_hidden(self.plain().shows_hidden())
     }
 }
 
-impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
-    pub(crate) const fn new(
-        entities: Result<IndexedEntities>,
-        entries: Result<IndexEntries<T>>,
-    ) -> Self {
+impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
+    pub(crate) const fn new(source: Source, entries: Result<IndexEntries<T>>) -> Self {
         let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
         Lookup {
-            entities,
+            source,
             entries,
             trust,
             limit,
@@ -114,7 +141,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// Leaves out hidden entities.
     fn without_hidden(&self, mut found: Vec<Entity>) -> Result<Vec<Entity>> {
         if self.hides() {
-            let now = self.entities()?.store().context().now();
+            let now = self.source.store()?.context().now();
             found.retain(|entity| !T::SCHEMA.hides(entity, now));
         }
         Ok(found)
@@ -135,8 +162,13 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         }
     }
 
-    pub(crate) fn entities(&self) -> Result<&IndexedEntities> {
-        self.entities.as_ref().map_err(Clone::clone)
+    /// The indexes. The first lookup of a program that has not written opens them: 1 request.
+    pub(crate) async fn entities(&self) -> Result<&IndexedEntities> {
+        match &self.source {
+            Source::Type(indexes) => indexes.to_read().await,
+            Source::Opened(entities) => Ok(entities),
+            Source::None(error) => Err((**error).clone()),
+        }
     }
 
     /// The entries to look up.
@@ -145,7 +177,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     }
 }
 
-impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
+impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// Reads every entity, which must still have the entry: 1 request more for each, never stale.
     pub fn verified(mut self) -> Self {
         self.trust = Trust::Entity;
@@ -156,7 +188,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// projection, or the projection has only parts of the key.
     pub fn project<P: FromEntity>(self) -> Lookup<T, P, K> {
         let Self {
-            entities,
+            source,
             entries,
             trust,
             limit,
@@ -166,7 +198,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
             ..
         } = self;
         Lookup {
-            entities,
+            source,
             entries,
             trust,
             limit,
@@ -181,7 +213,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// entry: 1 request more for each, and no more if the entries are references.
     pub fn stored(self) -> Lookup<T, Stored<T>, K> {
         let Self {
-            entities,
+            source,
             entries,
             limit,
             page_size,
@@ -191,7 +223,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         } = self;
         let trust = Trust::Entity;
         Lookup {
-            entities,
+            source,
             entries,
             trust,
             limit,
@@ -239,8 +271,13 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         self.page_of(from, self.limit).await
     }
 
+    /// Whether the store returns entries in an order of its own.
+    fn is_unsorted(&self) -> Result<bool> {
+        Ok(self.source.store()?.profile().order == KeyOrder::Unsorted)
+    }
+
     fn check_has_pages(&self) -> Result<()> {
-        if self.limit.is_some() && self.sorts && !self.entities()?.rows().is_sorted() {
+        if self.limit.is_some() && self.sorts && self.is_unsorted()? {
             return Err(Error::misuse(
                 "a lookup that is sorted on the client and has a limit has no pages: call `stream`",
             ));
@@ -343,7 +380,8 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// # Errors
     /// As for [`page`](Self::page).
     pub async fn count(&self) -> Result<usize> {
-        let (entities, entries, mut from, mut count) = (self.entities()?, self.entries()?, None, 0);
+        let (entities, entries) = (self.entities().await?, self.entries()?);
+        let (mut from, mut count) = (None, 0);
         let mut cycles = CycleDetector::default();
         if let Some(list) =
             list_of(&entries)?.filter(|_| self.trust == Trust::Entry && !self.hides())
@@ -386,7 +424,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
         from: Option<&Continuation>,
         left: Option<usize>,
     ) -> Result<ReadablePage> {
-        let (entities, entries) = (self.entities()?, self.entries()?);
+        let (entities, entries) = (self.entities().await?, self.entries()?);
         // A list is sorted by its references, in every store.
         if left.is_some() && list_of(&entries)?.is_none() {
             entities.lookups().check_order(self.sorts)?;
@@ -400,7 +438,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
             return Ok(readable([], None));
         }
         // A result that is sorted on the client is one page: hidden entities must not use up its limit.
-        let wanted = if self.sorts && self.hides() && !entities.rows().is_sorted() {
+        let wanted = if self.sorts && self.hides() && self.is_unsorted()? {
             usize::MAX
         } else {
             limit
@@ -415,8 +453,8 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     /// The text that identifies the lookup: a cursor is valid only for lookups with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
-        let (entities, entries) = (self.entities()?, self.entries()?);
-        let table = entities.store().profile().table_identity(entities.table());
+        let (store, entries) = (self.source.store()?, self.entries()?);
+        let table = store.profile().table_identity(self.source.table()?);
         let (index, partition, rows) = (entries.index(), entries.partition(), entries.rows());
         Ok(format!(
             "{table}\n{index}\n{:?}\n{rows:?}\n{:?}",
@@ -440,7 +478,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     }
 }
 
-impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
+impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// The entity, or `None`. 1 request if the entry holds the properties of `R`, otherwise 2. Only for the whole key of a unique index.
     ///
     /// # Errors
@@ -449,7 +487,7 @@ impl<T: IndexedEntity, R: Found, K> Lookup<T, R, K> {
     where
         K: FindsOne<T>,
     {
-        let (entities, entries) = (self.entities()?, self.entries()?);
+        let (entities, entries) = (self.entities().await?, self.entries()?);
         // A lookup of this kind has the whole key, so the range is one row.
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
@@ -490,7 +528,7 @@ enum Reading {
 }
 
 /// The rows to read for a count: entries alone if each entity has a row, otherwise lists and their entities.
-fn reading_of_count<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
+fn reading_of_count<T: TableEntity>(index: &str, trust: Trust) -> Reading {
     let is_row = schema_of::<T>(index).is_some_and(|schema| schema.shape == Shape::Row);
     if is_row && trust == Trust::Entry {
         Reading::EntryOnly
@@ -500,7 +538,7 @@ fn reading_of_count<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
 }
 
 /// The rows to read for a result of type `R`.
-fn reading_of_result<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
+fn reading_of_result<T: TableEntity, R: Found>(index: &str, trust: Trust) -> Reading {
     let schema = schema_of::<T>(index).filter(|_| trust == Trust::Entry);
     let Some(schema) = schema else {
         return Reading::By(Trust::Entity);
@@ -515,12 +553,12 @@ fn reading_of_result<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> R
 }
 
 /// The declaration of an index; `None` if the type does not declare it.
-fn schema_of<T: IndexedEntity>(index: &str) -> Option<&'static IndexDefinition> {
+fn schema_of<T: TableEntity>(index: &str) -> Option<&'static IndexDefinition> {
     T::SCHEMA.indexes.iter().find(|schema| schema.name == index)
 }
 
 /// Whether a projection needs only these properties.
-fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
+fn holds<T: TableEntity, R: Found>(names: &[Text]) -> bool {
     let is_discriminator = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
     let known = |name: &str| {
         names.iter().any(|held| held == name) || is_discriminator(name) || is_version_property(name)
@@ -529,7 +567,7 @@ fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
 }
 
 /// Whether these properties decide whether an entity is hidden.
-fn has_times<T: IndexedEntity>(names: &[Text]) -> bool {
+fn has_times<T: TableEntity>(names: &[Text]) -> bool {
     T::SCHEMA
         .expiry
         .iter()
@@ -538,12 +576,12 @@ fn has_times<T: IndexedEntity>(names: &[Text]) -> bool {
 }
 
 /// Whether a projection needs only the key. A later schema version than 1 is in a property, which a read needs too.
-fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
+fn is_of_key<T: TableEntity, R: Found>() -> bool {
     T::SCHEMA.version == 1 && holds::<T, R>(&[])
 }
 
 /// The key of a list, if the entries are one list.
-fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
+fn list_of<T: TableEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
     let schema = schema_of::<T>(entries.index());
     let row = entries
         .rows()
@@ -559,7 +597,7 @@ pub(super) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
 }
 
 /// Reads a page; references of lists are followed until there are `limit` entities.
-async fn read_page<T: IndexedEntity>(
+async fn read_page<T: TableEntity>(
     entities: &IndexedEntities,
     entries: &IndexEntries<T>,
     reading: Reading,
@@ -604,7 +642,7 @@ pub(crate) mod sealed {
 
     /// An entity that an index led to; only a lookup creates it.
     #[derive(Debug)]
-    pub struct Followed(pub(in crate::consistency::index::typed) Entity);
+    pub struct Followed(pub(in crate::table) Entity);
 
     pub trait Decode: Sized + Send + 'static {
         /// The properties that the type needs; `None`: all.
@@ -625,7 +663,7 @@ impl<R: FromEntity> Decode for R {
 }
 
 /// A lookup of stored entities reads every entity, whatever the entries hold.
-impl<T: IndexedEntity> Decode for Stored<T> {
+impl<T: TableEntity> Decode for Stored<T> {
     fn needs() -> Option<Select> {
         None
     }

@@ -1,58 +1,26 @@
-//! Reads of entities as [`Stored`], to be replaced or removed.
+//! Queries of entities as [`Stored`], to be replaced or removed.
 
 use std::fmt;
-use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt as _};
 use table_core::model::Entity;
 use table_core::query::{Continuation, Filter, Page, Select};
 use table_core::store::Result;
-use table_core::typed::{FromEntity, IndexedEntity, KeyOf, Requirements, TableQuery};
+use table_core::typed::{FromEntity, Requirements, TableEntity, TableQuery};
 
-use super::table::IndexedTable;
+use super::Table;
 use crate::index::Stored;
 
-impl<T: IndexedEntity> IndexedTable<T> {
-    /// The entity as stored, or `None`. 1 request.
-    ///
-    /// # Errors
-    /// The row is not a `T`; an error of the store.
-    pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Stored<T>>> {
-        let row = self.entities.read(&key.into_key()).await?;
-        row.filter(|row| !self.table().hides(row))
-            .map(Stored::read)
-            .transpose()
-    }
-
-    /// The entity as stored. 1 request.
-    ///
-    /// # Errors
-    /// As for [`get`](Self::get); the entity does not exist.
-    pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<Stored<T>> {
-        let key = key.into_key();
-        self.get(&key).await?.ok_or_else(|| self.missing(&key))
-    }
-
-    /// A query of [`table`](Self::table) for all entities of `T`, to be narrowed. Pass it to
-    /// [`stored`](Self::stored) to replace or remove its results one by one.
-    ///
-    /// Its [`delete`](TableQuery::delete) and [`update`](TableQuery::update) write all results with their entries: groups
-    /// of a partition, several at once, each with the requests of one write (see the
-    /// [`journal`](crate::journal#cost-in-requests)).
-    pub fn query(&self) -> TableQuery<T> {
-        self.table()
-            .query()
-            .written_by(Arc::new(self.entities.clone()))
-    }
-
-    /// The entities that a query of this [`table`](Self::table) finds, as stored. The cost is that of the
+impl<T: TableEntity> Table<T> {
+    /// The entities that a [`query`](Self::query) of this table finds, as stored. The cost is that of the
     /// query; whole entities are read.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
     /// # use table_core::prelude::*;
-    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # use table_patterns::index::IndexOptions;
+    /// # use table_patterns::Database;
     /// # #[derive(Clone, Debug, TableEntity)]
     /// # #[entity(type = "Employee", rename_all = "PascalCase")]
     /// # #[index(email, row_key = "email_{email}", unique = "partition")]
@@ -61,7 +29,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// #     #[row_key(format = "empid_{:06}")] id: u32,
     /// #     email: Option<String>,
     /// # }
-    /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+    /// # let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
     /// # for id in 1..4 {
     /// #     employees.insert(&Employee { department: "Sales".into(), id, email: Some(format!("{id}@x")) }).await?;
     /// # }
@@ -80,13 +48,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-/// A query that returns entities as stored: created by [`IndexedTable::stored`], then run.
+/// A query that returns entities as stored: created by [`Table::stored`], then run.
 #[must_use = "a query does nothing until it is run"]
 pub struct StoredQuery<T> {
     query: TableQuery<T, Whole<T>>,
 }
 
-impl<T: IndexedEntity> StoredQuery<T> {
+impl<T: TableEntity> StoredQuery<T> {
     /// The results one after another; see [`TableQuery::stream`].
     ///
     /// # Errors
@@ -151,7 +119,7 @@ impl<T> fmt::Debug for StoredQuery<T> {
 /// create a [`Stored`] that was never read.
 struct Whole<T>(Stored<T>);
 
-impl<T: IndexedEntity> FromEntity for Whole<T> {
+impl<T: TableEntity> FromEntity for Whole<T> {
     fn select() -> Option<Select> {
         None
     }

@@ -8,23 +8,47 @@ use table_core::model::{ETag, Entity, ValueRef};
 use table_core::query::Filter;
 use uuid::Uuid;
 
-use super::row::WriteId;
 use crate::entry::row_properties::{MOVE_TO, MOVE_WRITE, without_mark};
+use crate::rows::fresh_id;
 
 /// How an ETag with a mark begins. It ends with a quote, so that it has the form of an ETag.
 const PREFIX: &str = "W/\"moving-";
 
+/// The id of one attempt to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(Uuid);
+
+impl WriteId {
+    pub(crate) fn fresh() -> Self {
+        Self(fresh_id())
+    }
+
+    pub(crate) const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub(crate) const fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl std::fmt::Display for WriteId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
 /// The move whose source an entity is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub(super) write: WriteId,
+pub(crate) struct Mark {
+    pub(crate) write: WriteId,
     /// The partition of the target: it contains the journal row or the abort row of the move.
-    pub(super) partition: String,
+    pub(crate) partition: String,
 }
 
 impl Mark {
     /// The mark in the properties of a stored entity.
-    pub(super) fn of(entity: &Entity) -> Option<Self> {
+    pub(crate) fn of(entity: &Entity) -> Option<Self> {
         match (entity.get(MOVE_WRITE), entity.get(MOVE_TO)) {
             (Some(ValueRef::Guid(write)), Some(ValueRef::String(to))) => Some(Self {
                 write: WriteId::from_uuid(write),
@@ -35,7 +59,7 @@ impl Mark {
     }
 
     /// The entity with this mark, which replaces any other mark.
-    pub(super) fn on(&self, entity: &Entity) -> Entity {
+    pub(crate) fn on(&self, entity: &Entity) -> Entity {
         entity
             .clone()
             .with(MOVE_WRITE, self.write.uuid())
@@ -43,7 +67,7 @@ impl Mark {
     }
 
     /// A filter for entities with a mark.
-    pub(super) fn filter() -> Filter {
+    pub(crate) fn filter() -> Filter {
         // Every text is at least the empty one, so this means "has the property". A service that also returns
         // rows without the property does no harm: the sweep looks for the mark again.
         Filter::ge(MOVE_TO, "")
@@ -116,7 +140,7 @@ pub(crate) fn as_read(entity: Entity) -> Entity {
 
 /// The entity without its mark and with the ETag of the stored entity, and the mark. Accepts stored entities and
 /// entities as readers get them.
-pub(super) fn separate_mark(entity: &Entity) -> Option<(Entity, Mark)> {
+pub(crate) fn separate_mark(entity: &Entity) -> Option<(Entity, Mark)> {
     if let Some(mark) = Mark::of(entity) {
         return Some((without_mark(entity).into_owned(), mark));
     }

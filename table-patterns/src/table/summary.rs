@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use table_core::manifest::Shape;
 use table_core::model::{EdmType, EdmValue, Key};
 use table_core::store::{Error, Result};
-use table_core::typed::{Codec, Field, IndexedEntity};
+use table_core::typed::{Codec, Field, TableEntity};
 
 use super::lookup::{Lookup, query};
 use crate::entry::shared::Summary;
@@ -89,7 +89,7 @@ impl<T> fmt::Debug for SummaryOf<T> {
 }
 
 /// Lookups in an index with `shape = summary(…)`.
-impl<T: IndexedEntity, K> Lookup<T, T, K> {
+impl<T: TableEntity, K> Lookup<T, T, K> {
     /// The numbers of all entities that the lookup names, together. 1 request for a whole key, otherwise 1 for each 1,000 keys. A minimum
     /// whose entities were deleted can cost more: see [`IndexedEntities::summary`](crate::index::IndexedEntities::summary).
     ///
@@ -97,7 +97,8 @@ impl<T: IndexedEntity, K> Lookup<T, T, K> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> table_core::Result<()> {
     /// # use table_core::prelude::*;
-    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # use table_patterns::index::IndexOptions;
+    /// # use table_patterns::Database;
     /// #[derive(Debug, TableEntity)]
     /// #[entity(type = "Employee")]
     /// #[index(office, row_key = "office_{office}", shape = summary(sum(salary), max(salary)))]
@@ -107,7 +108,7 @@ impl<T: IndexedEntity, K> Lookup<T, T, K> {
     ///     office: String,
     ///     salary: i64,
     /// }
-    /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+    /// # let employees = Database::new(MemoryStore::new()).table::<Employee>("Employees")?;
     /// # for (id, office, salary) in [(1, "Rome", 1000), (2, "Rome", 1200), (3, "Oslo", 900)] {
     /// #     employees.insert(&Employee { department: "Sales".into(), id, office: office.into(), salary }).await?;
     /// # }
@@ -122,7 +123,7 @@ impl<T: IndexedEntity, K> Lookup<T, T, K> {
     /// # Errors
     /// The index keeps no summaries or is not readable; a key part cannot be encoded; a sum of all keys exceeds an Int64.
     pub async fn summary(&self) -> Result<SummaryOf<T>> {
-        let (entities, entries) = (self.entities()?, self.entries()?);
+        let (entities, entries) = (self.entities().await?, self.entries()?);
         let index = entries.index();
         let summary = if let Some(row) = entries.rows().as_single() {
             entities
@@ -153,7 +154,7 @@ impl<T: IndexedEntity, K> Lookup<T, T, K> {
     /// # Errors
     /// As for [`summary`](Self::summary).
     pub async fn summaries(&self) -> Result<Vec<(Key, SummaryOf<T>)>> {
-        let (entities, entries) = (self.entities()?, self.entries()?);
+        let (entities, entries) = (self.entities().await?, self.entries()?);
         let index = entries.index();
         let found = entities.summaries(index, &query(&entries)).await?;
         Ok(found

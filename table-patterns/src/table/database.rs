@@ -1,0 +1,172 @@
+//! [`Database`]: a store, with what its tables share.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use table_core::model::TableName;
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
+use table_core::typed::{FromEntity, TableEntity};
+
+use super::Table;
+use super::indexes::{EntityCode, TypeIndexes};
+use crate::entry::Index;
+use crate::index::IndexOptions;
+
+/// A store with tables of typed entities: creates a [`Table`] for each type.
+///
+/// A program has one `Database` for a store. Its tables share what they know of the manifests, so a [`table`](Self::table) costs no request,
+/// however often it is called. Clones are cheap.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use table_patterns::prelude::*;
+///
+/// #[derive(Debug, PartialEq, TableEntity)]
+/// #[entity(type = "Employee", rename_all = "PascalCase")]
+/// #[index(email, row_key = "email_{email}", unique = "partition")]
+/// struct Employee {
+///     #[partition_key]
+///     department: String,
+///     #[row_key(format = "empid_{:06}")]
+///     id: u32,
+///     email: String,
+/// }
+///
+/// let db = Database::new(MemoryStore::new());
+/// let employees = db.table::<Employee>("Employees")?;
+/// employees.declare().await?; // creates the table, and declares the index
+/// let ken = Employee { department: "Sales".into(), id: 1, email: "ken@x".into() };
+/// employees.insert(&ken).await?;
+/// let found = employees.by(Employee::by_email("Sales").email("ken@x")).get().await?;
+/// assert_eq!(found, Some(ken));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn TableStore>,
+    options: IndexOptions,
+    /// The indexes of each type that has a handle. Handles of the same type and table open them once.
+    indexes: Mutex<HashMap<(String, TypeId), Arc<TypeIndexes>>>,
+}
+
+impl Database {
+    /// Uses a store, with the default options. Sends no request.
+    ///
+    /// An `Arc<dyn TableStore>` is used as it is; any other store is wrapped in one.
+    pub fn new(store: impl TableStore) -> Self {
+        Self::with_options(store, IndexOptions::default())
+    }
+
+    /// Uses a store, with these options of all tables. Sends no request.
+    pub fn with_options(store: impl TableStore, options: IndexOptions) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                store: store.into_shared(),
+                options,
+                indexes: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        &self.shared.store
+    }
+
+    /// Creates a handle for a table with entities of a type. The table need not exist yet. Sends no request.
+    ///
+    /// # Errors
+    /// As for [`PlainTable::new`](table_core::typed::PlainTable::new).
+    pub fn table<T: TableEntity>(
+        &self,
+        name: impl TryInto<TableName, Error: Into<Error>>,
+    ) -> Result<Table<T>> {
+        let table = self.view::<T>(name)?;
+        let indexes = self.indexes(table.name(), EntityCode::of::<T>());
+        Ok(table.with_indexes(indexes))
+    }
+
+    /// Creates a handle that reads a table as a projection, an enum over several types, or
+    /// [`Entity`](table_core::model::Entity). Sends no request. For an entity type use [`table`](Self::table): a set operation of a view
+    /// is refused if the type has indexes.
+    ///
+    /// # Errors
+    /// As for [`table`](Self::table).
+    pub fn view<T: FromEntity>(
+        &self,
+        name: impl TryInto<TableName, Error: Into<Error>>,
+    ) -> Result<Table<T>> {
+        Table::view_of(self.clone(), name)
+    }
+
+    /// As [`table`](Self::table), with more indexes than `T` declares: copies, and indexes with Rust code. Read them through
+    /// [`entities`](Table::entities). A [`merge`](Table::merge) reads the entity in such a table.
+    ///
+    /// # Errors
+    /// As for [`table`](Self::table).
+    pub fn table_with<T: TableEntity>(
+        &self,
+        name: impl TryInto<TableName, Error: Into<Error>>,
+        more: Vec<Index>,
+    ) -> Result<Table<T>> {
+        let table = self.view::<T>(name)?;
+        let code = EntityCode::of::<T>();
+        let indexes = Arc::new(self.new_indexes(table.name(), code, more));
+        // A group with entities of `T` finds the indexes here.
+        self.known()
+            .insert(self.key(table.name(), code), Arc::clone(&indexes));
+        Ok(table.with_indexes(indexes))
+    }
+
+    /// The indexes of a type, the same for all handles of the type and table.
+    pub(super) fn indexes(&self, table: &TableName, code: EntityCode) -> Arc<TypeIndexes> {
+        let mut known = self.known();
+        let indexes = known
+            .entry(self.key(table, code))
+            .or_insert_with(|| Arc::new(self.new_indexes(table, code, Vec::new())));
+        Arc::clone(indexes)
+    }
+
+    /// The indexes of the types that have handles of a table.
+    pub(super) fn of_table(&self, table: &TableName) -> Vec<Arc<TypeIndexes>> {
+        let known = self.known();
+        let profile = self.store().profile();
+        let of_table =
+            (known.values()).filter(|indexes| profile.is_same_table(indexes.table(), table));
+        of_table.cloned().collect()
+    }
+
+    fn new_indexes(&self, table: &TableName, code: EntityCode, more: Vec<Index>) -> TypeIndexes {
+        let (store, options) = (Arc::clone(self.store()), self.shared.options.clone());
+        TypeIndexes::new(store, table.clone(), code, more, options)
+    }
+
+    fn key(&self, table: &TableName, code: EntityCode) -> (String, TypeId) {
+        (self.store().profile().table_identity(table), code.id)
+    }
+
+    pub(super) fn options(&self) -> &IndexOptions {
+        &self.shared.options
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, TypeId), Arc<TypeIndexes>>> {
+        let known = self.shared.indexes.lock();
+        known.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("store", &self.shared.store)
+            .finish_non_exhaustive()
+    }
+}

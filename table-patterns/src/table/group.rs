@@ -1,0 +1,498 @@
+//! [`Group`]: changes in one partition, of entities of any types, written together.
+
+use std::any::TypeId;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::Manifest;
+use table_core::model::{Entity, IfMatch, Key, PartitionKey};
+use table_core::store::{Error, Operation, Result, TableStoreExt as _, Written};
+use table_core::typed::{
+    EntityPatch, FromEntity, KeyOf, PartitionIn, Schema, TableEntity, permit_registered,
+};
+
+use super::Table;
+use super::indexes::{EntityCode, TypeIndexes};
+use crate::index::{IndexedEntities, Stored};
+use crate::journal::Change;
+
+/// Changes of several entities of one partition, committed together with their entries: an order, its lines and the stock.
+///
+/// Created by [`Table::group`]. The entities may be of any types of the table. Each method that adds a change fails if the entity is in
+/// another partition than the group.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// # use table_patterns::prelude::*;
+/// # #[derive(Clone, Debug, TableEntity)]
+/// # #[entity(type = "Order", rename_all = "PascalCase")]
+/// # #[index(state, row_key = "state_{state}_{id:06}")]
+/// # struct Order { #[partition_key] customer: String, #[row_key(format = "order_{:06}")] id: u32, state: String }
+/// # #[derive(Clone, Debug, TableEntity)]
+/// # #[entity(type = "Ticket", rename_all = "PascalCase")]
+/// # #[index(subject, row_key = "subject_{subject}", unique = "partition")]
+/// # struct Ticket { #[partition_key] customer: String, #[row_key(format = "ticket_{:06}")] id: u32, subject: String }
+/// # #[derive(Clone, Debug, TableEntity)]
+/// # #[entity(type = "Stock", rename_all = "PascalCase")]
+/// # struct Stock { #[partition_key] customer: String, #[row_key(format = "stock_{}")] item: String, left: i32 }
+/// # let db = Database::new(MemoryStore::new());
+/// let (orders, tickets) = (db.table::<Order>("Shop")?, db.table::<Ticket>("Shop")?);
+/// # orders.declare().await?;
+/// # tickets.declare().await?;
+/// # let order = Order { customer: "contoso".into(), id: 1, state: "open".into() };
+/// # let ticket = Ticket { customer: "contoso".into(), id: 7, subject: "late".into() };
+/// # let stock = Stock { customer: "contoso".into(), item: "bolt".into(), left: 5 };
+/// let mut group = orders.group(Order::partition("contoso")?);
+/// group.insert(&order)?.insert(&ticket)?.insert(&stock)?;
+/// group.commit().await?; // 1 request: three entities and their entries
+/// assert_eq!(tickets.by(Ticket::by_subject("contoso").subject("late")).count().await?, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is written until `commit`"]
+pub struct Group<T> {
+    table: Table<T>,
+    partition: PartitionKey,
+    /// Each change, with the type of its entity; `None` for an operation on any row. In a lock only so that the group can be shared
+    /// between threads, which the closures in it cannot.
+    steps: Mutex<Vec<(Option<EntityCode>, Step)>>,
+    /// The types that the table can keep as rows.
+    checked: Vec<TypeId>,
+}
+
+/// A change of the group.
+enum Step {
+    Write(Operation),
+    /// A change whose old value the caller has read.
+    Known(Change),
+    Update(Key, ChangeOf),
+}
+
+/// Changes the row of an entity.
+type ChangeOf = Box<dyn FnOnce(&Entity) -> Result<Entity> + Send>;
+
+impl Step {
+    fn key(&self) -> Result<&Key> {
+        match self {
+            Self::Write(operation) => Ok(operation.key()),
+            Self::Known(change) => change.key(),
+            Self::Update(key, _) => Ok(key),
+        }
+    }
+}
+
+impl<T: FromEntity> Table<T> {
+    /// Creates an empty group of changes in a partition. No request.
+    pub fn group(&self, partition: impl PartitionIn<T>) -> Group<T> {
+        Group {
+            table: self.clone(),
+            partition: partition.partition_key().clone(),
+            steps: Mutex::default(),
+            checked: Vec::new(),
+        }
+    }
+}
+
+impl<T: FromEntity> Group<T> {
+    /// Adds an insert.
+    ///
+    /// # Errors
+    /// The entity is in another partition; a key or a value cannot be stored.
+    pub fn insert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add_of::<E>(Step::Write(Operation::Insert(entity.to_entity()?)))
+    }
+
+    /// Adds an [`upsert`](Table::upsert). `commit` costs 1 request more if the type has a `type` or a `version`, or the table indexes.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add_of::<E>(Step::Write(Operation::InsertOrReplace(entity.to_entity()?)))
+    }
+
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge). `commit` costs 1 request more, as for [`upsert`](Self::upsert).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add_of::<E>(Step::Write(Operation::InsertOrMerge(entity.to_entity()?)))
+    }
+
+    /// Adds a [`replace`](Table::replace) in the version of the entity's `#[etag]` field. `commit` costs 1 request more in a table with
+    /// indexes.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value has no ETag.
+    pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.replace_if(entity, entity.own_version()?)
+    }
+
+    /// Adds a [`replace_if`](Table::replace_if). `commit` costs 1 request more in a table with indexes, and with [`IfMatch::Any`] as for
+    /// [`upsert`](Self::upsert).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn replace_if<E: TableEntity>(
+        &mut self,
+        entity: &E,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
+        let replace = Operation::Replace(entity.to_entity()?, version.into());
+        self.add_of::<E>(Step::Write(replace))
+    }
+
+    /// Adds a [`merge`](Table::merge). `commit` costs 1 request more in a table with indexes, and if [`merge`](Table::merge) reads first.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the patch sets nothing.
+    pub fn merge<P: EntityPatch>(
+        &mut self,
+        key: impl KeyOf<P::Entity>,
+        patch: &P,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
+        let merge = Operation::Merge(patch.to_entity(key.into_key())?, version.into());
+        self.add_of::<P::Entity>(Step::Write(merge))
+    }
+
+    /// Adds an [`update`](Table::update): `commit` reads the entity, calls `change`, and replaces the entity in the version that it has
+    /// read. Properties that `E` does not know stay. `commit` costs 1 request more, and makes one attempt.
+    ///
+    /// # Errors
+    /// The entity is in another partition. `commit` fails if the entity does not exist, or if `change` fails or changes the key.
+    pub fn update<E: TableEntity>(
+        &mut self,
+        key: impl KeyOf<E>,
+        change: impl FnOnce(&mut E) -> Result<()> + Send + 'static,
+    ) -> Result<&mut Self> {
+        let change: ChangeOf = Box::new(move |old| {
+            let mut value = E::from_entity(old.clone())?;
+            change(&mut value)?;
+            E::SCHEMA.updated(old, value.to_entity()?)
+        });
+        self.add_of::<E>(Step::Update(key.into_key(), change))
+    }
+
+    /// Adds a delete in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more in a table with indexes.
+    ///
+    /// # Errors
+    /// The entity is in another partition.
+    pub fn delete(
+        &mut self,
+        key: impl Into<Key>,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
+        self.push(Operation::Delete(key.into(), version.into()))
+    }
+
+    /// Adds a delete in the version of the entity's `#[etag]` field. `commit` costs 1 request more in a table with indexes.
+    ///
+    /// # Errors
+    /// The entity is in another partition; the value has no ETag.
+    pub fn delete_entity<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        let (key, version) = (entity.entity_key()?.into_key(), entity.own_version()?);
+        self.add_of::<E>(Step::Write(Operation::Delete(key, version.into())))
+    }
+
+    /// Adds the replacement of an entity that was read, in that version. Properties that `E` does not know stay.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn replace_stored<E: TableEntity>(
+        &mut self,
+        old: &Stored<E>,
+        new: &E,
+    ) -> Result<&mut Self> {
+        let new = E::SCHEMA.updated(old.entity(), new.to_entity()?)?;
+        self.add_of::<E>(Step::Known(Change::replace(old.entity().clone(), new)))
+    }
+
+    /// Adds the removal of an entity that was read, in that version.
+    ///
+    /// # Errors
+    /// The entity is in another partition.
+    pub fn delete_stored<E: TableEntity>(&mut self, old: &Stored<E>) -> Result<&mut Self> {
+        self.add_of::<E>(Step::Known(Change::delete(old.entity().clone())))
+    }
+
+    /// Adds an operation on any row, such as an append to a log. `commit` costs 1 request more for each that is not an insert, in a table
+    /// with indexes.
+    ///
+    /// # Errors
+    /// The row is in another partition.
+    pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
+        self.add(None, Step::Write(operation))
+    }
+
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.steps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// Whether the group has no changes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes all changes and their entries in the partition atomically. Entries in other partitions follow:
+    /// [`Written::pending`] says whether a worker or a sweep will write them. Returns the answers in the order of the changes.
+    ///
+    /// 1 request without indexes, otherwise those of one write: see the [`journal`](crate::journal#cost-in-requests). Before it 1 for each
+    /// change whose old value must be read, with [`with_concurrency`](Table::with_concurrency) requests in parallel. For types that expire,
+    /// 1 if the manifest was not read for 30 seconds, and 2 more for the first write of the type to the table.
+    ///
+    /// # Errors
+    /// Nothing is written in these cases: a precondition failed, an entity exists already, a unique value is taken, the group is empty or
+    /// exceeds a limit: 100 operations and 4 MiB on Azure Table Storage
+    /// ([source](https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions)).
+    pub async fn commit(self) -> Result<Vec<Written>> {
+        let Self { table, steps, .. } = self;
+        let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let types = steps.iter().filter_map(|(code, _)| *code).collect();
+        match table.entities_of(types).await? {
+            None => table.commit_plain(self.partition, steps).await,
+            Some(entities) => table.commit_indexed(&entities, steps).await,
+        }
+    }
+
+    fn add_of<E: TableEntity>(&mut self, step: Step) -> Result<&mut Self> {
+        let code = EntityCode::of::<E>();
+        if !self.checked.contains(&code.id) {
+            self.table.plain().view::<E>()?;
+            self.checked.push(code.id);
+        }
+        self.add(Some(code), step)
+    }
+
+    fn add(&mut self, code: Option<EntityCode>, step: Step) -> Result<&mut Self> {
+        let key = step.key()?;
+        if key.partition() != self.partition.as_str() {
+            let reason = format!(
+                "{key} is not in the partition '{}' of the group",
+                self.partition
+            );
+            return Err(Error::in_transaction(self.len(), Error::misuse(reason)));
+        }
+        self.steps
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((code, step));
+        Ok(self)
+    }
+}
+
+impl<T: FromEntity> Table<T> {
+    /// The entities that maintain the indexes of a group's types; `None` if the table has no indexes.
+    async fn entities_of(&self, codes: Vec<EntityCode>) -> Result<Option<IndexedEntities>> {
+        if self.ignores_indexes() {
+            return Ok(None);
+        }
+        let known = codes
+            .into_iter()
+            .map(|code| self.database().indexes(self.name(), code));
+        let own = self.own_indexes().cloned().into_iter();
+        let (mut types, mut seen) = (Vec::<Arc<TypeIndexes>>::new(), HashSet::new());
+        // A type with Rust code for its keys joins every group: an operation does not say the type of the row that it deletes.
+        let with_code = self.database().of_table(self.name()).into_iter();
+        let with_code = with_code.filter(|indexes| indexes.has_more());
+        for indexes in own.chain(known).chain(with_code) {
+            if seen.insert(indexes.code().id) {
+                types.push(indexes);
+            }
+        }
+        if types.is_empty() {
+            types = self.database().of_table(self.name());
+        }
+        let first = types
+            .iter()
+            .position(|indexes| indexes.must_be_maintained());
+        if first.is_none() && self.store().manifest(self.name()).await?.indexes.is_empty() {
+            return Ok(None);
+        }
+        if types.is_empty() {
+            let reason = "the table has indexes, and the group only operations on rows of types that the program has not named: create a \
+                          handle of their type (`Database::table`)";
+            return Err(Error::misuse(reason));
+        }
+        let first = types.swap_remove(first.unwrap_or(0));
+        let entities = first.to_write().await?.clone();
+        for other in types {
+            if other.must_be_maintained() {
+                // So that the journal of this handle derives the entries with the Rust code of that type, too.
+                entities.set.learn(&other.to_write().await?.set);
+            } else {
+                self.register(other.code().schema).await?;
+            }
+        }
+        Ok(Some(entities))
+    }
+
+    /// Adds a type that expires to the manifest, by which a sweep finds its entities.
+    async fn register(&self, schema: &'static Schema) -> Result<()> {
+        if schema.expiry.is_none() {
+            return Ok(());
+        }
+        let check = |manifest: &Manifest| {
+            manifest.check_type(self.name(), schema)?;
+            Ok(manifest.type_to_register(schema))
+        };
+        // The index set of the table holds the permit of the write: this one may end before.
+        permit_registered(&**self.store(), self.name(), schema, check)
+            .await
+            .map(drop)
+    }
+
+    async fn commit_plain(
+        &self,
+        partition: PartitionKey,
+        steps: Vec<(Option<EntityCode>, Step)>,
+    ) -> Result<Vec<Written>> {
+        let mut group = self.plain().group(partition);
+        for (code, step) in steps {
+            match (code, step) {
+                (Some(code), Step::Write(operation)) => group.push_typed(code.schema, operation)?,
+                (None, Step::Write(operation)) => group.push(operation)?,
+                (Some(code), Step::Known(change)) => {
+                    group.push_typed(code.schema, change.operation()?)?
+                }
+                (None, Step::Known(change)) => group.push(change.operation()?)?,
+                (Some(code), Step::Update(key, change)) => {
+                    group.update_row(code.schema, key, change)?
+                }
+                // Only `update` adds such a step, and it has a type.
+                (None, Step::Update(..)) => &mut group,
+            };
+        }
+        group.commit().await
+    }
+
+    async fn commit_indexed(
+        &self,
+        entities: &IndexedEntities,
+        steps: Vec<(Option<EntityCode>, Step)>,
+    ) -> Result<Vec<Written>> {
+        check_distinct(&steps)?;
+        let changes =
+            stream::iter(steps.into_iter().enumerate()).map(|(index, (code, step))| async move {
+                let schema = code.map(|code| code.schema);
+                self.change_of(entities, schema, step)
+                    .await
+                    .map_err(|error| Error::in_transaction(index, error))
+            });
+        // The old states are read before the group is sent, and each is a condition of the group: a change in
+        // between fails the group, and no entry is derived from a state that is gone.
+        let changes: Vec<Change> = changes
+            .buffered(self.plain().limits().1)
+            .try_collect()
+            .await?;
+        // Not `write`: whether it removes due entities that are in the way depends on the type whose indexes `entities` were opened with.
+        let committed = entities.changes().write_once(&changes).await?;
+        Ok(committed.into_all_written())
+    }
+
+    /// The change of a step, relative to the stored entity.
+    async fn change_of(
+        &self,
+        entities: &IndexedEntities,
+        schema: Option<&'static Schema>,
+        step: Step,
+    ) -> Result<Change> {
+        let operation = match step {
+            Step::Known(change) => return Ok(change),
+            Step::Write(Operation::Insert(new)) => return Ok(Change::insert(new)),
+            Step::Write(operation) => operation,
+            Step::Update(key, change) => {
+                let old = entities.read(&key).await?;
+                let old = old.filter(|old| !schema.is_some_and(|schema| self.hides(schema, old)));
+                let old = old.ok_or_else(|| self.missing(&key))?;
+                let new = change(&old)?;
+                return Ok(Change::replace(old, new));
+            }
+        };
+        let old = entities.read(operation.key()).await?;
+        if let Some(version) = operation.if_match() {
+            self.check_version(operation.key(), old.as_ref(), version)?;
+        }
+        let Some(old) = old else {
+            // No version is wanted here: a missing entity was refused otherwise.
+            let new = operation.entity().cloned();
+            return Ok(new.map_or_else(
+                || Change::delete(operation.key().clone().into()),
+                Change::insert,
+            ));
+        };
+        match operation {
+            Operation::Insert(new) => Ok(Change::insert(new)),
+            Operation::Delete(..) => Ok(Change::delete(old)),
+            Operation::InsertOrReplace(new) | Operation::Replace(new, _) => {
+                schema.map_or(Ok(()), |schema| schema.check_replaceable(&old))?;
+                Ok(Change::replace(old, new))
+            }
+            Operation::Merge(patch, _) => {
+                // A patch does not find a hidden entity.
+                if schema.is_some_and(|schema| self.hides(schema, &old)) {
+                    return Err(self.missing(patch.key()));
+                }
+                let new = merged(schema, &old, &patch)?;
+                Ok(Change::replace(old, new))
+            }
+            Operation::InsertOrMerge(over) => {
+                let now = self.store().context().now();
+                let is_due = match schema {
+                    Some(schema) if !self.plain().shows_hidden() => {
+                        schema.merge_base(&old, now)?.is_none()
+                    }
+                    _ => false,
+                };
+                // Nothing of an entity that is due may come back.
+                if is_due {
+                    return Ok(Change::replace(old, over));
+                }
+                let new = merged(schema, &old, &over)?;
+                Ok(Change::replace(old, new))
+            }
+        }
+    }
+
+    fn hides(&self, schema: &Schema, row: &Entity) -> bool {
+        !self.plain().shows_hidden() && schema.hides(row, self.store().context().now())
+    }
+}
+
+/// Refuses two changes of one entity, as a group without indexes does: each would be relative to the stored entity.
+fn check_distinct(steps: &[(Option<EntityCode>, Step)]) -> Result<()> {
+    let mut keys = HashSet::new();
+    for (index, (_, step)) in steps.iter().enumerate() {
+        let key = step.key()?;
+        if !keys.insert(key) {
+            let reason =
+                format!("{key} occurs twice: a group transaction can write an entity once");
+            return Err(Error::in_transaction(index, Error::misuse(reason)));
+        }
+    }
+    Ok(())
+}
+
+/// The row after a merge. Of a row without a known type, the merge changes the properties that it has.
+fn merged(schema: Option<&Schema>, old: &Entity, over: &Entity) -> Result<Entity> {
+    if let Some(schema) = schema {
+        return schema.merged(old, over);
+    }
+    let mut new = old.clone();
+    new.properties_mut().merge(over.properties());
+    Ok(new)
+}
+
+impl<T> fmt::Debug for Group<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("partition", &self.partition)
+            .finish_non_exhaustive()
+    }
+}
