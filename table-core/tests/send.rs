@@ -75,7 +75,7 @@ fn tables(table: &PlainTable<Row>) {
         any(),
     ));
     send(table.plain_write());
-    send(table.register_type());
+    send(table.register(any()));
     send(table.write(any()));
 }
 

@@ -193,7 +193,7 @@ impl<T: TableEntity> BulkTable for PlainTable<T> {
             return outcomes.boxed();
         }
         // A sweep finds the entities by the manifest.
-        let registered = async { self.register_type().await.map(|()| outcomes) };
+        let registered = async { self.register(T::SCHEMA).await.map(|()| outcomes) };
         registered.try_flatten_stream().boxed()
     }
 }
@@ -207,7 +207,7 @@ impl<T: TableEntity> BulkTable for Table<T> {
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
         let start = async move {
-            Ok(match self.maintained().await? {
+            Ok(match self.maintained_entities().await? {
                 Some(indexed) => {
                     let options = BulkInsert::default().with_concurrency(options.concurrency);
                     let entities = entities.map(|entity| entity?.to_entity());

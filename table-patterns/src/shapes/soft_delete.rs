@@ -9,11 +9,13 @@ use super::large::LargeTable;
 use super::spread::SpreadTable;
 use super::time_slices::TimeSlices;
 use super::wide::{Wide, WideTable};
+use crate::Table;
 
 /// The methods of each handle. A handle that finds an entity by more than its key names the other parameter.
 macro_rules! soft_delete {
     ($($(#[$feature:meta])? $table:ident $(($at:ident: $time:ty))? => $stored:ty;)+) => {$(
-        /// Soft deletion: see [`Table::soft_delete`](crate::Table::soft_delete).
+        /// Soft deletion: see [`PlainTable::soft_delete`](table_core::typed::PlainTable::soft_delete). Index entries and unique values stay, so
+        /// that no other entity takes a value that a restore needs.
         $(#[$feature])?
         impl<T: SoftDelete> $table<T> {
             /// Sets the time of deletion: reads leave the entity out, and a sweep removes it for good when it was kept for the days of
@@ -48,6 +50,7 @@ macro_rules! soft_delete {
 }
 
 soft_delete! {
+    Table => T;
     #[cfg(feature = "blobs")]
     LargeTable => T;
     SpreadTable => T;

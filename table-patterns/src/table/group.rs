@@ -6,12 +6,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::manifest::Manifest;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
 use table_core::store::{Error, Operation, Result, TableStoreExt as _, Written};
-use table_core::typed::{
-    EntityPatch, FromEntity, KeyOf, PartitionIn, Schema, TableEntity, permit_registered,
-};
+use table_core::typed::{EntityPatch, FromEntity, KeyOf, PartitionIn, Schema, TableEntity};
 
 use super::Table;
 use super::indexes::{EntityCode, TypeIndexes};
@@ -56,19 +53,22 @@ use crate::journal::Change;
 pub struct Group<T> {
     table: Table<T>,
     partition: PartitionKey,
-    /// Each change, with the type of its entity; `None` for an operation on any row. In a lock only so that the group can be shared
-    /// between threads, which the closures in it cannot.
-    steps: Mutex<Vec<(Option<EntityCode>, Step)>>,
+    /// In a lock only so that the group can be shared between threads, which the closures in it cannot.
+    steps: Mutex<Vec<Step>>,
     /// The types that the table can keep as rows.
     checked: Vec<TypeId>,
 }
 
 /// A change of the group.
 enum Step {
-    Write(Operation),
+    /// An operation on an entity of a type.
+    Write(EntityCode, Operation),
+    /// An operation on any row.
+    Push(Operation),
     /// A change whose old value the caller has read.
-    Known(Change),
-    Update(Key, ChangeOf),
+    Known(EntityCode, Change),
+    /// A change of the row that `commit` reads.
+    Update(EntityCode, Key, ChangeOf),
 }
 
 /// Changes the row of an entity.
@@ -77,9 +77,17 @@ type ChangeOf = Box<dyn FnOnce(&Entity) -> Result<Entity> + Send>;
 impl Step {
     fn key(&self) -> Result<&Key> {
         match self {
-            Self::Write(operation) => Ok(operation.key()),
-            Self::Known(change) => change.key(),
-            Self::Update(key, _) => Ok(key),
+            Self::Write(_, operation) | Self::Push(operation) => Ok(operation.key()),
+            Self::Known(_, change) => change.key(),
+            Self::Update(_, key, _) => Ok(key),
+        }
+    }
+
+    /// The type of the entity; `None` for an operation on any row.
+    const fn code(&self) -> Option<EntityCode> {
+        match self {
+            Self::Write(code, _) | Self::Known(code, _) | Self::Update(code, ..) => Some(*code),
+            Self::Push(_) => None,
         }
     }
 }
@@ -102,7 +110,7 @@ impl<T: FromEntity> Group<T> {
     /// # Errors
     /// The entity is in another partition; a key or a value cannot be stored.
     pub fn insert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add_of::<E>(Step::Write(Operation::Insert(entity.to_entity()?)))
+        self.write::<E>(Operation::Insert(entity.to_entity()?))
     }
 
     /// Adds an [`upsert`](Table::upsert). `commit` costs 1 request more if the type has a `type` or a `version`, or the table indexes.
@@ -110,7 +118,7 @@ impl<T: FromEntity> Group<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add_of::<E>(Step::Write(Operation::InsertOrReplace(entity.to_entity()?)))
+        self.write::<E>(Operation::InsertOrReplace(entity.to_entity()?))
     }
 
     /// Adds an [`insert_or_merge`](Table::insert_or_merge). `commit` costs 1 request more, as for [`upsert`](Self::upsert).
@@ -118,7 +126,7 @@ impl<T: FromEntity> Group<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add_of::<E>(Step::Write(Operation::InsertOrMerge(entity.to_entity()?)))
+        self.write::<E>(Operation::InsertOrMerge(entity.to_entity()?))
     }
 
     /// Adds a [`replace`](Table::replace) in the version of the entity's `#[etag]` field. `commit` costs 1 request more in a table with
@@ -141,7 +149,7 @@ impl<T: FromEntity> Group<T> {
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
         let replace = Operation::Replace(entity.to_entity()?, version.into());
-        self.add_of::<E>(Step::Write(replace))
+        self.write::<E>(replace)
     }
 
     /// Adds a [`merge`](Table::merge). `commit` costs 1 request more in a table with indexes, and if [`merge`](Table::merge) reads first.
@@ -155,7 +163,7 @@ impl<T: FromEntity> Group<T> {
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
         let merge = Operation::Merge(patch.to_entity(key.into_key())?, version.into());
-        self.add_of::<P::Entity>(Step::Write(merge))
+        self.write::<P::Entity>(merge)
     }
 
     /// Adds an [`update`](Table::update): `commit` reads the entity, calls `change`, and replaces the entity in the version that it has
@@ -173,7 +181,8 @@ impl<T: FromEntity> Group<T> {
             change(&mut value)?;
             E::SCHEMA.updated(old, value.to_entity()?)
         });
-        self.add_of::<E>(Step::Update(key.into_key(), change))
+        let code = self.code_of::<E>()?;
+        self.add(Step::Update(code, key.into_key(), change))
     }
 
     /// Adds a delete in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more in a table with indexes.
@@ -194,7 +203,7 @@ impl<T: FromEntity> Group<T> {
     /// The entity is in another partition; the value has no ETag.
     pub fn delete_entity<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (key, version) = (entity.entity_key()?.into_key(), entity.own_version()?);
-        self.add_of::<E>(Step::Write(Operation::Delete(key, version.into())))
+        self.write::<E>(Operation::Delete(key, version.into()))
     }
 
     /// Adds the replacement of an entity that was read, in that version. Properties that `E` does not know stay.
@@ -207,7 +216,11 @@ impl<T: FromEntity> Group<T> {
         new: &E,
     ) -> Result<&mut Self> {
         let new = E::SCHEMA.updated(old.entity(), new.to_entity()?)?;
-        self.add_of::<E>(Step::Known(Change::replace(old.entity().clone(), new)))
+        let code = self.code_of::<E>()?;
+        self.add(Step::Known(
+            code,
+            Change::replace(old.entity().clone(), new),
+        ))
     }
 
     /// Adds the removal of an entity that was read, in that version.
@@ -215,7 +228,8 @@ impl<T: FromEntity> Group<T> {
     /// # Errors
     /// The entity is in another partition.
     pub fn delete_stored<E: TableEntity>(&mut self, old: &Stored<E>) -> Result<&mut Self> {
-        self.add_of::<E>(Step::Known(Change::delete(old.entity().clone())))
+        let code = self.code_of::<E>()?;
+        self.add(Step::Known(code, Change::delete(old.entity().clone())))
     }
 
     /// Adds an operation on any row, such as an append to a log. `commit` costs 1 request more for each that is not an insert, in a table
@@ -224,7 +238,7 @@ impl<T: FromEntity> Group<T> {
     /// # Errors
     /// The row is in another partition.
     pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
-        self.add(None, Step::Write(operation))
+        self.add(Step::Push(operation))
     }
 
     /// The number of changes.
@@ -254,23 +268,29 @@ impl<T: FromEntity> Group<T> {
     pub async fn commit(self) -> Result<Vec<Written>> {
         let Self { table, steps, .. } = self;
         let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let types = steps.iter().filter_map(|(code, _)| *code).collect();
+        let types = steps.iter().filter_map(Step::code).collect();
         match table.entities_of(types).await? {
             None => table.commit_plain(self.partition, steps).await,
             Some(entities) => table.commit_indexed(&entities, steps).await,
         }
     }
 
-    fn add_of<E: TableEntity>(&mut self, step: Step) -> Result<&mut Self> {
+    fn write<E: TableEntity>(&mut self, operation: Operation) -> Result<&mut Self> {
+        let code = self.code_of::<E>()?;
+        self.add(Step::Write(code, operation))
+    }
+
+    /// The type of a change, which the table must be able to keep as rows.
+    fn code_of<E: TableEntity>(&mut self) -> Result<EntityCode> {
         let code = EntityCode::of::<E>();
         if !self.checked.contains(&code.id) {
             self.table.plain().view::<E>()?;
             self.checked.push(code.id);
         }
-        self.add(Some(code), step)
+        Ok(code)
     }
 
-    fn add(&mut self, code: Option<EntityCode>, step: Step) -> Result<&mut Self> {
+    fn add(&mut self, step: Step) -> Result<&mut Self> {
         let key = step.key()?;
         if key.partition() != self.partition.as_str() {
             let reason = format!(
@@ -282,7 +302,7 @@ impl<T: FromEntity> Group<T> {
         self.steps
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner)
-            .push((code, step));
+            .push(step);
         Ok(self)
     }
 }
@@ -327,46 +347,25 @@ impl<T: FromEntity> Table<T> {
                 // So that the journal of this handle derives the entries with the Rust code of that type, too.
                 entities.set.learn(&other.to_write().await?.set);
             } else {
-                self.register(other.code().schema).await?;
+                // A sweep finds entities that expire by the manifest.
+                self.plain().register(other.code().schema).await?;
             }
         }
         Ok(Some(entities))
     }
 
-    /// Adds a type that expires to the manifest, by which a sweep finds its entities.
-    async fn register(&self, schema: &'static Schema) -> Result<()> {
-        if schema.expiry.is_none() {
-            return Ok(());
-        }
-        let check = |manifest: &Manifest| {
-            manifest.check_type(self.name(), schema)?;
-            Ok(manifest.type_to_register(schema))
-        };
-        // The index set of the table holds the permit of the write: this one may end before.
-        permit_registered(&**self.store(), self.name(), schema, check)
-            .await
-            .map(drop)
-    }
-
     async fn commit_plain(
         &self,
         partition: PartitionKey,
-        steps: Vec<(Option<EntityCode>, Step)>,
+        steps: Vec<Step>,
     ) -> Result<Vec<Written>> {
         let mut group = self.plain().group(partition);
-        for (code, step) in steps {
-            match (code, step) {
-                (Some(code), Step::Write(operation)) => group.push_typed(code.schema, operation)?,
-                (None, Step::Write(operation)) => group.push(operation)?,
-                (Some(code), Step::Known(change)) => {
-                    group.push_typed(code.schema, change.operation()?)?
-                }
-                (None, Step::Known(change)) => group.push(change.operation()?)?,
-                (Some(code), Step::Update(key, change)) => {
-                    group.update_row(code.schema, key, change)?
-                }
-                // Only `update` adds such a step, and it has a type.
-                (None, Step::Update(..)) => &mut group,
+        for step in steps {
+            match step {
+                Step::Write(code, operation) => group.push_typed(code.schema, operation)?,
+                Step::Push(operation) => group.push(operation)?,
+                Step::Known(code, change) => group.push_typed(code.schema, change.operation()?)?,
+                Step::Update(code, key, change) => group.update_row(code.schema, key, change)?,
             };
         }
         group.commit().await
@@ -375,20 +374,18 @@ impl<T: FromEntity> Table<T> {
     async fn commit_indexed(
         &self,
         entities: &IndexedEntities,
-        steps: Vec<(Option<EntityCode>, Step)>,
+        steps: Vec<Step>,
     ) -> Result<Vec<Written>> {
         check_distinct(&steps)?;
-        let changes =
-            stream::iter(steps.into_iter().enumerate()).map(|(index, (code, step))| async move {
-                let schema = code.map(|code| code.schema);
-                self.change_of(entities, schema, step)
-                    .await
-                    .map_err(|error| Error::in_transaction(index, error))
-            });
+        let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
+            self.change_of(entities, step)
+                .await
+                .map_err(|error| Error::in_transaction(index, error))
+        });
         // The old states are read before the group is sent, and each is a condition of the group: a change in
         // between fails the group, and no entry is derived from a state that is gone.
         let changes: Vec<Change> = changes
-            .buffered(self.plain().limits().1)
+            .buffered(self.plain().concurrency())
             .try_collect()
             .await?;
         // Not `write`: whether it removes due entities that are in the way depends on the type whose indexes `entities` were opened with.
@@ -397,17 +394,12 @@ impl<T: FromEntity> Table<T> {
     }
 
     /// The change of a step, relative to the stored entity.
-    async fn change_of(
-        &self,
-        entities: &IndexedEntities,
-        schema: Option<&'static Schema>,
-        step: Step,
-    ) -> Result<Change> {
+    async fn change_of(&self, entities: &IndexedEntities, step: Step) -> Result<Change> {
+        let schema = step.code().map(|code| code.schema);
         let operation = match step {
-            Step::Known(change) => return Ok(change),
-            Step::Write(Operation::Insert(new)) => return Ok(Change::insert(new)),
-            Step::Write(operation) => operation,
-            Step::Update(key, change) => {
+            Step::Known(_, change) => return Ok(change),
+            Step::Write(_, operation) | Step::Push(operation) => operation,
+            Step::Update(_, key, change) => {
                 let old = entities.read(&key).await?;
                 let old = old.filter(|old| !schema.is_some_and(|schema| self.hides(schema, old)));
                 let old = old.ok_or_else(|| self.missing(&key))?;
@@ -415,17 +407,18 @@ impl<T: FromEntity> Table<T> {
                 return Ok(Change::replace(old, new));
             }
         };
+        if let Operation::Insert(new) = operation {
+            return Ok(Change::insert(new));
+        }
         let old = entities.read(operation.key()).await?;
         if let Some(version) = operation.if_match() {
             self.check_version(operation.key(), old.as_ref(), version)?;
         }
         let Some(old) = old else {
-            // No version is wanted here: a missing entity was refused otherwise.
+            // Of the operations without a version, each has an entity.
             let new = operation.entity().cloned();
-            return Ok(new.map_or_else(
-                || Change::delete(operation.key().clone().into()),
-                Change::insert,
-            ));
+            let new = new.ok_or_else(|| self.missing(operation.key()))?;
+            return Ok(Change::insert(new));
         };
         match operation {
             Operation::Insert(new) => Ok(Change::insert(new)),
@@ -466,9 +459,9 @@ impl<T: FromEntity> Table<T> {
 }
 
 /// Refuses two changes of one entity, as a group without indexes does: each would be relative to the stored entity.
-fn check_distinct(steps: &[(Option<EntityCode>, Step)]) -> Result<()> {
+fn check_distinct(steps: &[Step]) -> Result<()> {
     let mut keys = HashSet::new();
-    for (index, (_, step)) in steps.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate() {
         let key = step.key()?;
         if !keys.insert(key) {
             let reason =

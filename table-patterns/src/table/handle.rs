@@ -312,8 +312,8 @@ impl<T> Table<T> {
 
 /// Indexes.
 impl<T: TableEntity> Table<T> {
-    /// Creates the table if it is missing, with the tables of its entries, and declares the type and its indexes in the manifest. A program
-    /// calls it when it starts. If it does not, the first write of a type with indexes does.
+    /// Creates the table if it is missing. For a type with indexes, also creates the tables of its entries, and declares the type and its
+    /// indexes in the manifest. A program calls it when it starts. If it does not, the first write of a type with indexes does.
     ///
     /// The first program to declare a type in a table without its entities declares the type's indexes as readable. A later index is absent
     /// until it is [built](IndexedEntities::build): see [`IndexedEntities::open`].
@@ -327,11 +327,10 @@ impl<T: TableEntity> Table<T> {
         if self.writes_entries() {
             return self.entities().await.map(drop);
         }
-        self.store().create_table_if_missing(self.name()).await?;
-        if self.ignores_indexes {
-            return Ok(());
-        }
-        self.plain.register_type().await
+        self.store()
+            .create_table_if_missing(self.name())
+            .await
+            .map(drop)
     }
 
     /// The entities with their indexes, to build, scrub and recover. The first call opens them: see [`declare`](Self::declare).
@@ -362,7 +361,7 @@ impl<T: TableEntity> Table<T> {
         // A view keeps the settings of the handle that it was made of.
         let of_type = || {
             let indexes = self.database.indexes(self.name(), EntityCode::of::<T>());
-            let (attempts, concurrency) = self.plain.limits();
+            let (attempts, concurrency) = (self.plain.attempts(), self.plain.concurrency());
             let options = indexes.options();
             if (options.attempts, options.concurrency) == (attempts, concurrency) {
                 return indexes;
@@ -381,7 +380,7 @@ impl<T: TableEntity> Table<T> {
 
     /// The entities with their indexes, if a write of rows alone would leave entries stale. 1 request if the manifest was not read for 30
     /// seconds.
-    pub(crate) async fn maintained(&self) -> Result<Option<&IndexedEntities>> {
+    pub(crate) async fn maintained_entities(&self) -> Result<Option<&IndexedEntities>> {
         if self.ignores_indexes {
             return Ok(None);
         }

@@ -187,49 +187,25 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// Returns another type: a projection of `T`. No entity is read if the entries hold every property of the
     /// projection, or the projection has only parts of the key.
     pub fn project<P: FromEntity>(self) -> Lookup<T, P, K> {
-        let Self {
-            source,
-            entries,
-            trust,
-            limit,
-            page_size,
-            sorts,
-            shows_hidden,
-            ..
-        } = self;
-        Lookup {
-            source,
-            entries,
-            trust,
-            limit,
-            page_size,
-            sorts,
-            shows_hidden,
-            of: PhantomData,
-        }
+        self.returning()
     }
 
     /// Returns [`Stored`] entities, to replace or remove them. Each entity is read and must still have the
     /// entry: 1 request more for each, and no more if the entries are references.
     pub fn stored(self) -> Lookup<T, Stored<T>, K> {
-        let Self {
-            source,
-            entries,
-            limit,
-            page_size,
-            sorts,
-            shows_hidden,
-            ..
-        } = self;
-        let trust = Trust::Entity;
+        self.verified().returning()
+    }
+
+    /// The same lookup with another result type.
+    fn returning<P>(self) -> Lookup<T, P, K> {
         Lookup {
-            source,
-            entries,
-            trust,
-            limit,
-            page_size,
-            sorts,
-            shows_hidden,
+            source: self.source,
+            entries: self.entries,
+            trust: self.trust,
+            limit: self.limit,
+            page_size: self.page_size,
+            sorts: self.sorts,
+            shows_hidden: self.shows_hidden,
             of: PhantomData,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, Outcome, Result, Written};
-use table_core::typed::{EntityPatch as _, KeyOf, PlainTable, SoftDelete, TableEntity};
+use table_core::typed::{EntityPatch as _, KeyOf, PlainTable, TableEntity};
 
 use super::Table;
 use crate::index::Stored;
@@ -401,7 +401,9 @@ impl<T: TableEntity> Table<T> {
         to: impl KeyOf<T>,
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
-        if self.maintained().await?.is_none() && target.maintained().await?.is_none() {
+        if self.maintained_entities().await?.is_none()
+            && target.maintained_entities().await?.is_none()
+        {
             return self.plain().move_to(&key, target.plain(), &to).await;
         }
         let here = self.indexes().to_write().await?;
@@ -439,36 +441,5 @@ impl<T: TableEntity> Table<T> {
             Some(entities) => entities.changes().as_stored(new).await,
             None => Some(new),
         }
-    }
-}
-
-/// Soft deletion: see [`PlainTable::soft_delete`](table_core::typed::PlainTable::soft_delete). Index entries and unique values stay, so that no other entity takes
-/// a value that a restore needs.
-impl<T: TableEntity + SoftDelete> Table<T> {
-    /// Sets the time of deletion: reads and lookups leave the entity out, and a sweep removes it for good, with its entries, when it was kept for
-    /// the days of `#[deleted_at]`. Returns the entity as stored. Requests as for [`update`](Self::update).
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    pub async fn soft_delete(&self, key: impl KeyOf<T>) -> Result<T> {
-        let now = self.store().context().now();
-        self.update(key, |entity| {
-            entity.set_deleted_at(Some(now));
-            Ok(())
-        })
-        .await
-    }
-
-    /// Removes the time of deletion. Returns the entity as stored. Requests as for [`update`](Self::update).
-    ///
-    /// # Errors
-    /// As [`update`](Self::update).
-    pub async fn restore(&self, key: impl KeyOf<T>) -> Result<T> {
-        let all = self.clone().with_hidden();
-        all.update(key, |entity| {
-            entity.set_deleted_at(None);
-            Ok(())
-        })
-        .await
     }
 }

@@ -247,6 +247,11 @@ fn a_plain_writer_becomes_a_maintainer() {
     let scenes = times.map(|time| scene(time).explore(ALL.switching(2)));
     Explored::sum(scenes)
         .assert_no_violation("a build of a first index and a writer that comes to maintain it");
+    let faults = ALL.switching(0).sparing_from(1).with_faults(1, FAULTS);
+    let scenes = times.map(|time| scene(time).explore(faults));
+    Explored::sum(scenes).assert_no_violation(
+        "a build of a first index, a writer that comes to maintain it, and a fault",
+    );
 }
 
 #[test]

@@ -865,8 +865,7 @@ pub(super) async fn requests_are_as_documented(harness: &Harness) {
     let table = Database::new(metered.clone())
         .table::<Plain>(world.table.clone())
         .expect("a table");
-    let created = metered.create_table(table.name()).await;
-    created.expect("a new table");
+    table.declare().await.expect("a new table");
     let past = Some(world.clock.now());
     let costs = [
         (0, 3, "the first write adds the type"),

@@ -10,7 +10,7 @@ use conformance::Clock;
 use conformance::open_table;
 use table_core::model::Entity;
 use table_core::prelude::*;
-use table_core::store::Result;
+use table_core::store::{BulkSummary, Result};
 use table_patterns::Table;
 use table_patterns::index::ScrubMode;
 use table_patterns::journal::Timing;
@@ -408,8 +408,32 @@ async fn beside_plain<P: Program<Of: Session>, D: Program<Of: Session>>(
     declaring.check().await;
     assert_eq!(all.numbers().await.unwrap(), [3, 4], "{what}");
     declaring.put(&D::Of::new(5, "name2", None)).await.unwrap();
-    own.put(&P::Of::new(6, "name6", None)).await.unwrap();
+
+    // The program without the indexes maintains them: an insert, a renewal, a set of updates, an insert over an expired entity, and a set of
+    // deletions, of expired entities too.
+    let soon = Some(clock.after(Clock::SECOND));
+    own.put(&P::Of::new(6, "name6", soon)).await.unwrap();
     declaring.check().await;
+    own.change(5, |session| session.renew(soon)).await.unwrap();
+    declaring.check().await;
+    clock.advance(Clock::SECOND);
+    own.put(&P::Of::new(6, "name7", None)).await.unwrap();
+    declaring.check().await;
+    own.delete_set()
+        .await
+        .and_then(BulkSummary::into_result)
+        .unwrap();
+    declaring.check().await;
+    assert_eq!(all.numbers().await.unwrap(), [5], "{what}");
+    let renamed = all.rename_set("x").await;
+    renamed.and_then(BulkSummary::into_result).unwrap();
+    declaring.check().await;
+    all.delete_set()
+        .await
+        .and_then(BulkSummary::into_result)
+        .unwrap();
+    declaring.check().await;
+    assert_eq!(all.numbers().await.unwrap(), [0_u32; 0], "{what}");
     world.check(what).await;
 }
 

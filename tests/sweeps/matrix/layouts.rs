@@ -106,9 +106,6 @@ const UNIQUE: Row = Row {
 /// Plain rows, of which another program has declared an index.
 const DECLARED: Row = Row {
     layout: "plain, with an index of another program",
-    move_within: INDEXES,
-    move_across: INDEXES,
-    move_by: TransactionProgress::Pending,
     // The version of its program is the one of the rows: nothing is written.
     upgrade: Right,
     ..INDEXED

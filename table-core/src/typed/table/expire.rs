@@ -21,20 +21,20 @@ impl<T> PlainTable<T> {
     pub fn shows_hidden(&self) -> bool {
         self.shared().extra_rows.hidden
     }
-}
 
-impl<T: TableEntity> PlainTable<T> {
-    /// Adds the type to the manifest, if its entities expire and the manifest does not have it. For writes through the store itself.
+    /// Adds a type to the manifest, if its entities expire and the manifest does not have it. For writes through the store itself.
     ///
     /// 2 requests for the first write of the type in the table, and 1 if the manifest was not read for 30 seconds; otherwise none.
     ///
     /// # Errors
     /// Fails if the manifest has another layout or expiry for the type. Returns the errors of the store.
     #[doc(hidden)]
-    pub async fn register_type(&self) -> Result<()> {
-        self.shared().register(T::SCHEMA).await
+    pub async fn register(&self, schema: &Schema) -> Result<()> {
+        self.shared().register(schema).await
     }
+}
 
+impl<T: TableEntity> PlainTable<T> {
     /// Inserts an entity. A stored entity that is due does not keep the key: it is replaced in the version that was read, so that its renewal
     /// by another writer fails the insert.
     pub(super) async fn insert_over_due(&self, entity: Entity) -> Result<Written> {

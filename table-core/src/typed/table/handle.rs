@@ -320,10 +320,16 @@ impl<T> PlainTable<T> {
         &self.shared.name
     }
 
-    /// Returns the settings of [`with_attempts`](Self::with_attempts) and [`with_concurrency`](Self::with_concurrency).
+    /// Returns the setting of [`with_attempts`](Self::with_attempts).
     #[doc(hidden)]
-    pub fn limits(&self) -> (u32, usize) {
-        (self.shared.attempts, self.shared.concurrency)
+    pub fn attempts(&self) -> u32 {
+        self.shared.attempts
+    }
+
+    /// Returns the setting of [`with_concurrency`](Self::with_concurrency).
+    #[doc(hidden)]
+    pub fn concurrency(&self) -> usize {
+        self.shared.concurrency
     }
 
     pub(super) fn shared(&self) -> &Shared {
