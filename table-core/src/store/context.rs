@@ -1,7 +1,9 @@
 //! What the handles of a store share in this process.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{EncryptedNames, LocalPermit, LocalWriters, ManifestCache, NewTable};
 use crate::model::{TableName, Ticks};
@@ -18,7 +20,11 @@ pub struct StoreContext {
     local_writers: Option<Arc<LocalWriters>>,
     clock: Arc<dyn Fn() -> Ticks + Send + Sync>,
     encryption: Option<Arc<dyn EncryptedProperties>>,
+    shared: Arc<Mutex<SharedStates>>,
 }
+
+/// The states of handles, by their type and key. Handles keep them alive.
+type SharedStates = HashMap<(TypeId, String), Weak<dyn Any + Send + Sync>>;
 
 /// The properties that a store encrypts, for the [context](StoreContext::with_encryption) of the store.
 pub trait EncryptedProperties: Send + Sync {
@@ -42,6 +48,7 @@ impl StoreContext {
             local_writers: None,
             clock: Arc::new(Ticks::now),
             encryption: None,
+            shared: Arc::default(),
         }
     }
 
@@ -99,6 +106,23 @@ impl StoreContext {
     /// Returns the time by which entities of a type with `#[expires]` expire. [`WithClock`](crate::adapter::WithClock) sets another clock.
     pub fn now(&self) -> Ticks {
         (self.clock)()
+    }
+
+    /// Returns the state of type `S` with this key, which all handles of the store in this process share. If no handle has it, `make` creates it.
+    #[doc(hidden)]
+    pub fn shared<S: Any + Send + Sync>(&self, key: &str, make: impl FnOnce() -> S) -> Arc<S> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (TypeId::of::<S>(), key.to_owned());
+        let known = shared.get(&place).and_then(Weak::upgrade);
+        if let Some(Ok(known)) = known.map(|known| known.downcast::<S>()) {
+            return known;
+        }
+        let made = Arc::new(make());
+        // States without handles would stay for ever.
+        shared.retain(|_, state| state.strong_count() > 0);
+        let state: Arc<dyn Any + Send + Sync> = made.clone();
+        shared.insert(place, Arc::downgrade(&state));
+        made
     }
 
     /// Declares that entities of the table have these properties encrypted. Typed tables call it when they are opened.

@@ -134,8 +134,7 @@ impl Opening<'_> {
         );
         for _ in 0..ROUNDS {
             // The process registers before it reads the states: a change of state waits only for registered processes.
-            let asked = set.ensure_registered().await?;
-            let loaded = set.manifest().load().await?;
+            let (loaded, asked) = set.load().await?;
             if let EntityScope::Type(schema) = self.scope {
                 loaded
                     .manifest

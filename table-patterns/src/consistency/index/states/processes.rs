@@ -1,7 +1,7 @@
 //! The processes that write a table by its indexes, as the manifest registers them: a change of an index's
 //! state waits for these processes, and not for ended processes.
 //!
-//! A handle writes its own row before it first reads the manifest. It writes the row again before a read that
+//! A process writes its own row before it first reads the manifest. It writes the row again before a read that
 //! begins half a heartbeat or more after the row was last sent. So the states that a process acts on were read
 //! within half a heartbeat, by its own clock, of a write of its row. A heartbeat is at least twice as long as
 //! the lease.
@@ -254,7 +254,7 @@ impl Watch {
     }
 }
 
-/// The row of this process.
+/// The row of this process, for all of its handles of a table that have the same durations.
 #[derive(Debug)]
 pub(crate) struct Registration {
     durations: Durations,
@@ -286,6 +286,14 @@ impl Registration {
 
     pub(crate) fn id(&self) -> Option<ProcessId> {
         self.row().as_ref().map(|row| row.id)
+    }
+
+    /// Forgets the row with this id, which the manifest no longer has: the process registers under another id before it acts.
+    pub(crate) fn forget(&self, id: ProcessId) {
+        let mut row = self.row();
+        if row.as_ref().is_some_and(|row| row.id == id) {
+            *row = None;
+        }
     }
 
     /// Whether the process may act on states whose read begins at this moment.

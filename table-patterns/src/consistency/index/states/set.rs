@@ -54,8 +54,9 @@ pub(crate) struct IndexSet {
     learned: RwLock<Vec<Index>>,
     /// The durations of this process.
     durations: Durations,
-    /// The manifest row of this process; `None` in a store that only this process writes.
-    registration: Option<Registration>,
+    /// The manifest row of this process, which all handles of the table with the same durations share; `None` in a store that only this
+    /// process writes.
+    registration: Option<Arc<Registration>>,
     /// The observed manifest rows of other processes.
     watch: Watch,
     /// In a store that only this process writes: informs every other set of the table of a changed state.
@@ -116,7 +117,11 @@ impl IndexSet {
     pub(crate) fn with_registration(self) -> Self {
         // A store that a server gives to clients has more writers than this process.
         let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
-        let registration = (!is_alone).then(|| Registration::new(self.durations));
+        let registration = (!is_alone).then(|| {
+            let key = format!("{}\n{:?}", self.identity, self.durations);
+            let context = self.store.context();
+            context.shared(&key, || Registration::new(self.durations))
+        });
         Self {
             registration,
             ..self
@@ -450,11 +455,32 @@ impl IndexSet {
         }
     }
 
+    /// The id of the row of this process.
+    fn own_process(&self) -> Option<ProcessId> {
+        self.registration.as_ref().and_then(|mine| mine.id())
+    }
+
+    /// Reads the manifest, with the row of this process. Returns the time from which the read counts. 1 request; 1 more if this process must
+    /// be registered, and 2 more if its row was removed.
+    pub(crate) async fn load(&self) -> Result<(Loaded, ReadTime)> {
+        let asked = self.ensure_registered().await?;
+        let mine = self.own_process();
+        let loaded = self.manifest().load().await?;
+        let is_mine = |id: ProcessId| loaded.processes.iter().any(|row| row.id == id);
+        let (Some(registration), Some(id)) = (&self.registration, mine.filter(|id| !is_mine(*id)))
+        else {
+            return Ok((loaded, asked));
+        };
+        // Somebody has removed the row, or dropped the table and created another one of its name.
+        registration.forget(id);
+        let asked = self.ensure_registered().await?;
+        Ok((self.manifest().load().await?, asked))
+    }
+
     /// Reads the manifest. 1 request; 1 more if this process must be registered again; 1 more if another
     /// process is found to have ended.
     pub(crate) async fn refresh(&self) -> Result<()> {
-        let asked = self.ensure_registered().await?;
-        let loaded = self.manifest().load().await?;
+        let (loaded, asked) = self.load().await?;
         self.adopt_manifest(&loaded, asked)?;
         if self.registration.is_some() {
             self.forget_gone(1).await;
@@ -475,7 +501,7 @@ impl IndexSet {
             durations: self.durations.max(known.table.durations),
             process: None,
         };
-        let own_id = self.registration.as_ref().and_then(Registration::id);
+        let own_id = self.own_process();
         let mut longest = slowest.durations.to_settle();
         let others = known.processes.iter().filter(|row| Some(row.id) != own_id);
         // `WaitForRegistered`: each of them may cache states longer than this process.
@@ -534,7 +560,7 @@ impl IndexSet {
 
     /// The view of a manifest that was read at `asked`, with the indexes that this handle has learned.
     fn view_of(&self, loaded: &Loaded, asked: ReadTime, learned: &[Index]) -> Result<ManifestView> {
-        let own_id = self.registration.as_ref().and_then(Registration::id);
+        let own_id = self.own_process();
         let (processes, gone) = self.watch.divide(&loaded.processes, asked.at, own_id);
         let types = loaded
             .manifest

@@ -276,6 +276,44 @@ async fn a_writing_process_renews_its_registration() -> Result<()> {
     Ok(())
 }
 
+/// The handles of a process share its row, if they have the same durations. When the last of them is gone, the row ends with them.
+#[tokio::test(start_paused = true)]
+async fn handles_of_a_process_share_its_row() -> Result<()> {
+    let store = service().await?;
+    let first = open(store.clone(), IndexOptions::default(), vec![index()]).await?;
+    let meter = RequestMeter::new();
+    let metered = Metered::new(store.clone(), meter.clone());
+    let second = open(metered, IndexOptions::default(), Vec::new()).await?;
+    assert_eq!(meter.total(), 1, "the manifest");
+    assert_eq!(rows(&store).await?.len(), 1);
+    let other = open(store.clone(), IndexOptions::local(), Vec::new()).await?;
+    assert_eq!(rows(&store).await?.len(), 2, "other durations");
+    drop((first, second, other));
+    let _next = open(store.clone(), IndexOptions::default(), Vec::new()).await?;
+    assert_eq!(rows(&store).await?.len(), 3);
+    Ok(())
+}
+
+/// Another process drops the table and creates it again. A handle that is opened then, beside a handle of the earlier table, has its row in the
+/// new manifest, and the handle of the earlier table gets it with its next read of the states.
+#[tokio::test(start_paused = true)]
+async fn a_process_registers_again_in_a_new_table_of_the_name() -> Result<()> {
+    let store = service().await?;
+    let before = open(store.clone(), IndexOptions::default(), Vec::new()).await?;
+    for opens in [true, false] {
+        store.delete_table(&people()).await?;
+        store.create_table(&people()).await?;
+        assert!(rows(&store).await?.is_empty());
+        if opens {
+            open(store.clone(), IndexOptions::default(), Vec::new()).await?;
+        } else {
+            before.refresh().await?;
+        }
+        assert_eq!(rows(&store).await?.len(), 1, "{opens}");
+    }
+    Ok(())
+}
+
 /// A process that cannot register does not write.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_cannot_register_does_not_write() -> Result<()> {
