@@ -268,7 +268,13 @@ impl<T: FromEntity> Group<T> {
     pub async fn commit(self) -> Result<Vec<Written>> {
         let Self { table, steps, .. } = self;
         let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let types = steps.iter().filter_map(Step::code).collect();
+        // Each type once: a group has few types and up to a hundred changes.
+        let mut types = Vec::<EntityCode>::new();
+        for code in steps.iter().filter_map(Step::code) {
+            if types.iter().all(|known| known.id != code.id) {
+                types.push(code);
+            }
+        }
         match table.entities_of(types).await? {
             None => table.commit_plain(self.partition, steps).await,
             Some(entities) => table.commit_indexed(&entities, steps).await,

@@ -276,7 +276,8 @@ impl IndexSet {
             // One task reads for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
             let _turn = timeout(self.durations.cache, self.reading.lock()).await;
             if self.are_old() {
-                self.refresh().await?;
+                // Boxed: few writes read the states, and the future of every write would have the size of the read.
+                Box::pin(self.refresh()).await?;
             }
         }
         Ok(self.valid_until())
