@@ -429,15 +429,10 @@ pub(crate) async fn tables_share_a_table_of_entries(harness: &Harness) {
         );
     }
     let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
-    let is_alone = harness
-        .store()
-        .context()
-        .local_writers()
-        .is_some_and(|local| !local.is_served());
     assert_eq!(
         meter.total(),
-        if is_alone { 2 } else { 3 },
-        "the manifest, the consents, and its row where others write"
+        2,
+        "the manifest and the consents; `people` has registered this process"
     );
     others.drop_index("city").await.expect("a removal");
     assert_eq!(
