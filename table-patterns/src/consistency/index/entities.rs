@@ -63,8 +63,8 @@ impl IndexedEntities {
     /// the index before you start a version of the program that needs it.
     ///
     /// # Cost in requests
-    /// 1; 1 for this process's row if other processes may write the store; 1 for each other table of entries or
-    /// of copies, to read its consents. The first time, 3 more; with such tables 1 more for the pairing id and 1 for the consent of each. While entities are written or looked up,
+    /// 1; 1 for this process's row if other processes may write the store, unless a handle of the table with the same durations has written
+    /// it; 1 for each other table of entries or of copies, to read its consents. The first time, 3 more; with such tables 1 more for the pairing id and 1 for the consent of each. While entities are written or looked up,
     /// the process's row is written again every ten times [`IndexOptions::cache`], or every lease if that is
     /// longer.
     ///
