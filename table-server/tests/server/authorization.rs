@@ -1,5 +1,7 @@
 //! Authorization: who has access, and to what.
 
+use std::sync::LazyLock;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use chrono::{TimeDelta, Utc};
@@ -16,6 +18,10 @@ pub(crate) fn time(minutes: i64) -> String {
         .to_string()
 }
 
+/// The expiry of all signatures that do not say another one. A continuation token belongs to the signature of its first page, so a client that
+/// signs each request must not sign another second.
+static EXPIRY: LazyLock<String> = LazyLock::new(|| time(10));
+
 /// The fields of a table SAS, in the order of the string to sign.
 #[derive(Clone)]
 pub(crate) struct TableSas {
@@ -30,7 +36,7 @@ pub(crate) struct TableSas {
 
 impl TableSas {
     pub(crate) fn new(permissions: &'static str) -> Self {
-        let expiry = time(10);
+        let expiry = EXPIRY.clone();
         Self {
             permissions,
             start: String::new(),
@@ -80,10 +86,10 @@ impl TableSas {
 }
 
 pub(crate) fn account_sas(permissions: &str, services: &str, resources: &str) -> String {
-    let expiry = time(10);
+    let expiry = &*EXPIRY;
     let text =
         format!("{ACCOUNT}\n{permissions}\n{services}\n{resources}\n\n{expiry}\n\n\n{VERSION}\n");
-    let (expiry, signature) = (encoded(&expiry), encoded(&sign(&text)));
+    let (expiry, signature) = (encoded(expiry), encoded(&sign(&text)));
     format!(
         "sv={VERSION}&ss={services}&srt={resources}&sp={permissions}&se={expiry}&sig={signature}"
     )
