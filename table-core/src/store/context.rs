@@ -10,7 +10,7 @@ use crate::model::{TableName, Ticks};
 use crate::profile::ServiceProfile;
 
 /// What the handles, clones and adapters of a store share in this process ([`TableStore::context`](super::TableStore::context)):
-/// the cache of manifests, the register of writes, the clock, and the properties that are encrypted.
+/// the cache of manifests, the register of writes, the registrations of the process, the clock, and the properties that are encrypted.
 ///
 /// A backend creates the context once. An adapter returns the context of its store, or one that it has derived from it when it was created,
 /// such as [`with_clock`](Self::with_clock). A clone shares everything with the original.
@@ -23,7 +23,7 @@ pub struct StoreContext {
     shared: Arc<Mutex<SharedStates>>,
 }
 
-/// The states of handles, by their type and key. Handles keep them alive.
+/// States that handles share, by their type and key. A state ends with the last handle that has it.
 type SharedStates = HashMap<(TypeId, String), Weak<dyn Any + Send + Sync>>;
 
 /// The properties that a store encrypts, for the [context](StoreContext::with_encryption) of the store.
@@ -118,7 +118,7 @@ impl StoreContext {
             return known;
         }
         let made = Arc::new(make());
-        // States without handles would stay for ever.
+        // Removes the states that no handle has any more.
         shared.retain(|_, state| state.strong_count() > 0);
         let state: Arc<dyn Any + Send + Sync> = made.clone();
         shared.insert(place, Arc::downgrade(&state));

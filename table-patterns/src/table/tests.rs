@@ -2,7 +2,9 @@
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
+use table_core::model::MANIFEST_PARTITION;
 use table_core::prelude::*;
+use table_core::query::{Filter, Query};
 use table_core::store::{Result, ServiceProfile};
 
 use crate::bulk::BulkTable as _;
@@ -133,6 +135,34 @@ async fn no_write_is_refused_while_another_program_declares_an_index() -> Result
         plain.upsert(&job(1, "done")).await?;
         assert_in_step(&later, 21).await?;
     }
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Run", rename_all = "PascalCase")]
+#[index(host, row_key = "host_{host}_{id:04}")]
+struct Run {
+    #[partition_key]
+    queue: String,
+    #[row_key(format = "run_{:04}")]
+    id: u32,
+    host: String,
+}
+
+/// A database registers its process once in a table, for all types of the table.
+#[tokio::test]
+async fn the_types_of_a_database_share_the_row_of_the_process() -> Result<()> {
+    let store = MemoryStore::new();
+    let served = store.context().local_writers().expect("one process");
+    served.serve();
+    let manifest = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
+    let db = Database::new(store.clone());
+    let (indexed, runs) = (db.table::<Indexed>("Jobs")?, db.table::<Run>("Jobs")?);
+    indexed.declare().await?;
+    runs.declare().await?;
+    let rows = store.query_all(indexed.name(), &manifest).await?;
+    let is_process = |row: &&Entity| row.key().row().starts_with("process~");
+    assert_eq!(rows.iter().filter(is_process).count(), 1);
     Ok(())
 }
 

@@ -18,8 +18,8 @@ pub(crate) fn time(minutes: i64) -> String {
         .to_string()
 }
 
-/// The expiry of all signatures that do not say another one. A continuation token belongs to the signature of its first page, so a client that
-/// signs each request must not sign another second.
+/// The expiry of all signatures that do not set another one. A continuation token belongs to the signature of the request that returned it.
+/// With the present time in each signature, the next second would begin another signature.
 static EXPIRY: LazyLock<String> = LazyLock::new(|| time(10));
 
 /// The fields of a table SAS, in the order of the string to sign.

@@ -472,7 +472,7 @@ impl IndexSet {
         else {
             return Ok((loaded, asked));
         };
-        // Somebody has removed the row, or dropped the table and created another one of its name.
+        // Another process has removed the row, or has dropped the table and created one of its name.
         registration.forget(id);
         let asked = self.ensure_registered().await?;
         Ok((self.manifest().load().await?, asked))

@@ -124,8 +124,7 @@ impl Waits<'_, '_> {
             // Asynchronous Schema Change in F1*, VLDB 2013).
             let is_known = wait(waiting, report, over).await;
             // This read returns every process that registered before the state change, unless the process is gone.
-            let asked = set.ensure_registered().await?;
-            let loaded = set.manifest().load().await?;
+            let (loaded, asked) = set.load().await?;
             set.adopt_manifest(&loaded, asked)?;
             slowest = set.slowest();
             // A process with longer durations may have registered during the wait, by a read of the earlier state: wait for it too.

@@ -294,7 +294,7 @@ async fn handles_of_a_process_share_its_row() -> Result<()> {
     Ok(())
 }
 
-/// Another process drops the table and creates it again. A handle that is opened then, beside a handle of the earlier table, has its row in the
+/// Another process drops the table and creates it again. A handle that is opened then has its row in the
 /// new manifest, and the handle of the earlier table gets it with its next read of the states.
 #[tokio::test(start_paused = true)]
 async fn a_process_registers_again_in_a_new_table_of_the_name() -> Result<()> {
