@@ -1,6 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::table::LoadedRow;
 use super::{Requirements, Schema};
 use crate::model::{ETag, Entity, Key, PartitionKey, Properties, Ticks};
 use crate::query::{Filter, Select};
@@ -31,6 +32,12 @@ pub trait FromEntity: Sized + Send + 'static {
     /// Fails if a property is missing or has another type, or if the entity is stored in a later schema version than
     /// the type can read.
     fn from_entity(entity: Entity) -> Result<Self>;
+
+    /// Converts an entity with values outside of its row.
+    #[doc(hidden)]
+    fn from_loaded(row: LoadedRow) -> Result<Self> {
+        Self::from_entity(row.whole)
+    }
 }
 
 impl FromEntity for Entity {

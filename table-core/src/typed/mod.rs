@@ -52,6 +52,11 @@ pub mod set {
 pub mod upgrade {
     pub use super::table::{UpgradePage, UpgradeRow, UpgradeRows};
 }
+/// Values that are stored outside of their rows.
+#[doc(hidden)]
+pub mod load {
+    pub use super::table::{LoadedRow, RowLoader};
+}
 pub use serde_form::Serde;
 pub use table::{
     KeyOf, PartitionIn, PlainGroup, PlainTable, PropertyDiff, RowBounds, SchemaDiff, SerdeTable,

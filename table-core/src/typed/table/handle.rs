@@ -2,7 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::TableQuery;
+use super::{RowLoader, TableQuery};
 use crate::manifest::{Expiries, IndexDefinition, Manifest, WriteTarget};
 use crate::model::{Key, TableName, Ticks};
 use crate::query::{Filter, Select};
@@ -92,6 +92,8 @@ pub(super) struct Shared {
     pub(super) is_untyped: bool,
     /// How rows show that they have the type `T`.
     pub(super) evidence: TypeEvidence,
+    /// Reads the values that are outside of their rows.
+    pub(super) loader: Option<Arc<dyn RowLoader>>,
 }
 
 /// The kinds of rows that reads return in addition to entities.
@@ -167,6 +169,7 @@ impl<T: FromEntity> PlainTable<T> {
             expiries: Expiries::default(),
             is_untyped: true,
             evidence: TypeEvidence::None,
+            loader: None,
         })
     }
 
@@ -175,10 +178,10 @@ impl<T: FromEntity> PlainTable<T> {
     /// # Errors
     /// Returns the errors of [`new`](Self::new) for `U`.
     pub fn view<U: FromEntity>(&self) -> Result<PlainTable<U>> {
-        PlainTable::open((*self.shared).clone())
+        self.loaded_by(None)
     }
 
-    fn open(shared: Shared) -> Result<Self> {
+    pub(super) fn open(shared: Shared) -> Result<Self> {
         let required = T::requirements();
         shared
             .store
@@ -187,7 +190,9 @@ impl<T: FromEntity> PlainTable<T> {
         shared
             .store
             .check_unencrypted(&shared.name, &required.unencrypted)?;
-        if let Some(property) = required.large.first() {
+        if shared.loader.is_none()
+            && let Some(property) = required.large.first()
+        {
             let name = &shared.name;
             return Err(Error::misuse(format!(
                 "values of the property '{property}' in '{name}' may be in blobs: open the table as a \

@@ -4,6 +4,7 @@ mod expire;
 mod group;
 mod handle;
 mod keys;
+mod load;
 mod query;
 mod read;
 mod readable;
@@ -17,6 +18,7 @@ mod write;
 
 pub use group::PlainGroup;
 pub use handle::PlainTable;
+pub use load::{LoadedRow, RowLoader};
 pub use keys::{KeyOf, PartitionIn, RowBounds};
 pub use query::TableQuery;
 pub use read::Versioned;

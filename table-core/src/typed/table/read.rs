@@ -1,10 +1,12 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::load::load_point;
 use super::write::stored_etag;
-use super::{KeyOf, PlainTable};
+use super::{KeyOf, PlainTable, RowLoader};
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::Result;
@@ -19,7 +21,7 @@ impl<T: FromEntity> PlainTable<T> {
     /// Fails if the row does not fit `T`. Returns the errors of the store, for example for a missing table.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
         let found = self
-            .read::<T>(&key.into_key(), self.shared().select.as_ref())
+            .read_whole::<T>(&key.into_key(), self.shared().select.as_ref())
             .await?;
         found.map(T::from_entity).transpose()
     }
@@ -48,7 +50,7 @@ impl<T: FromEntity> PlainTable<T> {
     /// Returns the errors of [`get`](Self::get).
     pub async fn get_as<P: FromEntity>(&self, key: impl KeyOf<T>) -> Result<Option<P>> {
         let found = self
-            .read::<P>(&key.into_key(), P::select().as_ref())
+            .read_whole::<P>(&key.into_key(), P::select().as_ref())
             .await?;
         found.map(P::from_entity).transpose()
     }
@@ -88,23 +90,43 @@ impl<T: FromEntity> PlainTable<T> {
 
     async fn read_all(&self, keys: Vec<Key>) -> Result<Vec<Option<Entity>>> {
         let select = self.shared().select.as_ref();
-        let reads = stream::iter(keys).map(|key| async move { self.read::<T>(&key, select).await });
+        let loader = self.shared().loader_of::<T>();
+        let reads = stream::iter(keys).map(|key| async move {
+            // One value after another: several entities are read at the same time.
+            self.read_by::<T>(&key, select, loader, 1).await
+        });
         reads
             .buffered(self.shared().concurrency)
             .try_collect()
             .await
     }
 
-    async fn read<R: FromEntity>(
+    /// Reads a row with its values, several values at once.
+    async fn read_whole<R: FromEntity>(
         &self,
         key: &Key,
         select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let (loader, concurrency) = (self.shared().loader_of::<R>(), self.shared().concurrency);
+        self.read_by::<R>(key, select, loader, concurrency).await
+    }
+
+    async fn read_by<R: FromEntity>(
+        &self,
+        key: &Key,
+        select: Option<&Select>,
+        loader: Option<&Arc<dyn RowLoader>>,
+        concurrency: usize,
     ) -> Result<Option<Entity>> {
         let shared = self.shared();
         let row_filter = shared.row_filter::<R>(shared.extra_rows, select);
         let select = select.map(|select| row_filter.select(select));
         let found = self.store().get(self.name(), key, select.as_ref()).await?;
-        Ok(found.and_then(|row| row_filter.filter(row)))
+        let found = found.and_then(|row| row_filter.filter(row));
+        match loader {
+            None => Ok(found),
+            Some(loader) => load_point(loader, found, concurrency, &row_filter).await,
+        }
     }
 }
 

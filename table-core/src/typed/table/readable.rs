@@ -60,6 +60,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             .unreadable
             .retain(|row| !(row_filter.removes_system_rows && row.key.is_system()));
         found.page.continuation = page.continuation;
+        if let Some(loads) = self.loads()? {
+            loads.readable(page.items, &mut found).await?;
+            return Ok(found);
+        }
         for entity in page.items {
             match read(entity) {
                 Ok(value) => found.page.items.push(value),

@@ -5,6 +5,8 @@ use std::task::{Context, Poll, ready};
 use std::vec;
 
 use futures_core::Stream;
+use futures_util::future::Either;
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::TableQuery;
@@ -40,20 +42,39 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # }
     /// ```
     pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + Unpin + use<T, R> {
-        let entities = self
-            .entity_pages(self.to_query())
-            .entities(self.options.prefetch);
-        Decoded {
-            entities,
-            of: PhantomData,
+        let loads = self.loads();
+        let pages = match &loads {
+            Ok(_) => self.entity_pages(self.to_query()),
+            Err(error) => self.entity_pages(Err(error.clone())),
+        };
+        let entities = pages.entities(self.options.prefetch);
+        match loads {
+            Ok(Some(loads)) => Results::Loaded(loads.stream(entities).boxed()),
+            _ => Results::Rows(Decoded {
+                entities,
+                of: PhantomData,
+            }),
         }
     }
 
     /// Returns a stream of pages. A page may be short or empty although further pages follow. 1 request per page.
     pub fn pages(&self) -> impl Stream<Item = Result<Vec<R>>> + Send + Unpin + use<T, R> {
         let decode = |page: Page<Entity>| page.items.into_iter().map(R::from_entity).collect();
-        self.entity_pages(self.to_query())
-            .and_then(move |page| std::future::ready(decode(page)))
+        let loads = self.loads();
+        let pages = match &loads {
+            Ok(_) => self.entity_pages(self.to_query()),
+            Err(error) => self.entity_pages(Err(error.clone())),
+        };
+        match loads {
+            Ok(Some(loads)) => {
+                let load = move |page| {
+                    let loads = loads.clone();
+                    async move { Ok(loads.page(page).await?.items) }
+                };
+                Either::Left(pages.and_then(load).boxed())
+            }
+            _ => Either::Right(pages.and_then(move |page| std::future::ready(decode(page)))),
+        }
     }
 
     /// Returns all results, in memory. 1 request per page. The next page is read while a page is decoded.
@@ -61,6 +82,9 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// Fails if a row does not fit `R`. Returns the errors of the store, for example for a missing table.
     pub async fn all(&self) -> Result<Vec<R>> {
+        if self.table.shared().loader_of::<R>().is_some() {
+            return self.stream().try_collect().await;
+        }
         Collect {
             pages: self.entity_pages(self.to_query()),
             all: Vec::new(),
@@ -77,6 +101,16 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let limit = Some(self.options.limit.unwrap_or(1).min(1));
         let mut query = self.clone();
         (query.options.limit, query.options.prefetch) = (limit, false);
+        if let Some(loads) = self.loads()? {
+            let rows = query.project::<Entity>();
+            // Without a value, the row was deleted or is not found any more, so the next query finds another first row.
+            while let Some(row) = rows.stream().try_next().await? {
+                if let Some(found) = loads.value(row).await? {
+                    return Ok(Some(found));
+                }
+            }
+            return Ok(None);
+        }
         query.stream().try_next().await
     }
 
@@ -143,7 +177,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let table = &self.table;
         let mut page = table.store().query(table.name(), &query, from).await?;
         self.row_filter().filter_page(&mut page);
-        page.try_map(R::from_entity)
+        match self.loads()? {
+            Some(loads) => loads.page(page).await,
+            None => page.try_map(R::from_entity),
+        }
     }
 
     /// Returns the query of a single page; `None` if no request is necessary.
@@ -202,6 +239,35 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     fn sorts(&self) -> bool {
         self.options.order == Order::SortedOnClient
             && self.table.store().profile().order == KeyOrder::Unsorted
+    }
+}
+
+/// The results of a query, one after another.
+enum Results<R> {
+    Rows(Decoded<R>),
+    /// Results that have values outside of their rows.
+    Loaded(BoxStream<'static, Result<R>>),
+}
+
+/// No field is pinned.
+impl<R> Unpin for Results<R> {}
+
+impl<R: FromEntity> Stream for Results<R> {
+    type Item = Result<R>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match &mut *self {
+            Self::Rows(rows) => Pin::new(rows).poll_next(cx),
+            Self::Loaded(results) => results.as_mut().poll_next(cx),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Rows(rows) => rows.size_hint(),
+            // A row may be gone when it is loaded.
+            Self::Loaded(results) => (0, results.size_hint().1),
+        }
     }
 }
 

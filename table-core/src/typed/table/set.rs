@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, ready};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 
-use super::{PlainTable, TableQuery};
+use super::{LoadedRow, PlainTable, RowLoader, TableQuery};
 use crate::model::{Entity, Key, PartitionKey, TableName, WRITE_ID_PROPERTY};
 use crate::query::Filter;
 use crate::store::{
@@ -499,8 +499,13 @@ impl<T: TableEntity> TableQuery<T> {
     /// written then. Returns the errors of reading. Errors of single entities are in the summary: for example a row that
     /// is not a `T`, which is not deleted.
     pub async fn delete(&self) -> Result<BulkSummary> {
+        let loader = self.table.shared().loader_of::<T>();
         self.write_set(|old| {
-            T::from_entity(old.clone())?;
+            T::from_entity(match loader {
+                // The values outside of the row are not necessary to know that the row is a `T`.
+                Some(loader) => loader.with_placeholders(old.clone()),
+                None => old.clone(),
+            })?;
             Ok(Decision::delete(old))
         })
         .await
@@ -538,6 +543,9 @@ impl<T: TableEntity> TableQuery<T> {
         &self,
         change: impl Fn(&mut T) -> Result<()> + Send + Sync,
     ) -> Result<BulkSummary> {
+        if let Some(loader) = self.table.shared().loader_of::<T>() {
+            return self.update_loaded(loader, change).await;
+        }
         self.write_set(|old| {
             let new = changed(&old, &change)?;
             Ok(Decision::replace(old, new))
@@ -549,10 +557,45 @@ impl<T: TableEntity> TableQuery<T> {
     ///
     /// # Errors
     /// As [`delete`](Self::delete).
+    /// Updates entities that have values outside of their rows.
+    async fn update_loaded(
+        &self,
+        loader: &Arc<dyn RowLoader>,
+        change: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<BulkSummary> {
+        let (loads, change) = (self.clone().project::<Entity>().loads_by(loader)?, &change);
+        self.write_set_by(|old| {
+            let loads = loads.clone();
+            async move {
+                // The row was replaced, and the query does not find it any more.
+                let Some(LoadedRow { stored, whole }) = loads.row(old).await? else {
+                    return Ok(Decision::Ignore);
+                };
+                let mut value = T::from_entity(whole.clone())?;
+                change(&mut value)?;
+                let new = T::SCHEMA.updated(&stored, value.to_logical()?)?;
+                Ok(if has_properties_of(&whole, &new) {
+                    Decision::Keep
+                } else {
+                    Decision::write(stored, Some(new))
+                })
+            }
+            .boxed()
+        })
+        .await
+    }
+
     #[doc(hidden)]
     pub async fn write_set(
         &self,
         decide: impl Fn(Entity) -> Result<Decision> + Send + Sync,
+    ) -> Result<BulkSummary> {
+        self.write_set_by(|row| ready(decide(row)).boxed()).await
+    }
+
+    async fn write_set_by<'d>(
+        &self,
+        decide: impl Fn(Entity) -> BoxFuture<'d, Result<Decision>> + Send + Sync,
     ) -> Result<BulkSummary> {
         if self.options.extra_rows.index_entries || self.options.extra_rows.system_rows {
             return Err(Error::misuse(
@@ -573,7 +616,7 @@ impl<T: TableEntity> TableQuery<T> {
         let write = SetWrite {
             table: self.table.name(),
             writer: &*writer,
-            decide: |row| ready(decide(row)).boxed(),
+            decide,
             is_in_set: |row: &Entity| {
                 !row_filter.removes(row)
                     && filter
