@@ -25,6 +25,7 @@ mod consistency;
 pub mod eventual;
 #[cfg(feature = "blobs")]
 pub mod examination;
+mod large_values;
 #[cfg(feature = "blobs")]
 pub mod log_blobs;
 #[cfg(feature = "paging")]

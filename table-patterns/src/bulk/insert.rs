@@ -206,6 +206,22 @@ impl<T: TableEntity> BulkTable for Table<T> {
         entities: BoxStream<'static, Result<T>>,
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
+        if self.large().is_some() {
+            // The blobs of an entity are stored before its row.
+            let keyed = entities.map(|entity| {
+                let entity: T = entity?;
+                let key = entity.entity_key()?.into_key();
+                Ok((self.name().clone(), key, entity))
+            });
+            let insert = move |(name, key, entity): (TableName, Key, T), number| {
+                async move {
+                    let written = self.insert(&entity).await;
+                    BulkOutcome::of_request(name, key, number, written)
+                }
+                .boxed()
+            };
+            return insert_concurrently(keyed.boxed(), options.concurrency, insert);
+        }
         let start = async move {
             Ok(match self.maintained_entities().await? {
                 Some(indexed) => {

@@ -5,14 +5,20 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+#[cfg(feature = "blobs")]
+use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{FromEntity, TableEntity};
+use table_core::typed::load::RowLoader;
+use table_core::typed::{FromEntity, Requirements, TableEntity};
 
 use super::Table;
 use super::indexes::{EntityCode, TypeIndexes};
 use crate::entry::Index;
 use crate::index::IndexOptions;
+use crate::large_values::EntityWriter;
+#[cfg(feature = "blobs")]
+use crate::large_values::{LargeLoader, LargeOptions, open_writer};
 
 /// A store with tables of typed entities: creates a [`Table`] for each type.
 ///
@@ -48,6 +54,10 @@ use crate::index::IndexOptions;
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
+    #[cfg(feature = "blobs")]
+    blobs: Option<Arc<dyn ObjectStore>>,
+    #[cfg(feature = "blobs")]
+    large: LargeOptions,
 }
 
 struct Shared {
@@ -73,7 +83,67 @@ impl Database {
                 options,
                 indexes: Mutex::default(),
             }),
+            #[cfg(feature = "blobs")]
+            blobs: None,
+            #[cfg(feature = "blobs")]
+            large: LargeOptions::default(),
         }
+    }
+
+    /// Sets the store of large values: tables of types with `#[large]` fields need it. See [`large`](crate::large).
+    #[cfg(feature = "blobs")]
+    #[must_use]
+    pub fn with_blobs(self, blobs: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            blobs: Some(blobs),
+            ..self
+        }
+    }
+
+    /// Sets the options of large values.
+    #[cfg(feature = "blobs")]
+    #[must_use]
+    pub fn with_large(self, large: LargeOptions) -> Self {
+        Self { large, ..self }
+    }
+
+    /// The writer of a type with large values and the loader of their values; `None` for a type without large fields.
+    #[cfg(feature = "blobs")]
+    pub(super) fn large_of(
+        &self,
+        table: &TableName,
+        required: Requirements,
+    ) -> Result<Option<(EntityWriter, Arc<dyn RowLoader>)>> {
+        let Some(property) = required.large.first() else {
+            return Ok(None);
+        };
+        let Some(blobs) = &self.blobs else {
+            return Err(without_blobs(table, property));
+        };
+        let options = self.options();
+        let open = |schema| {
+            let (blobs, large) = (Arc::clone(blobs), self.large.clone());
+            open_writer(self.store(), table, schema, blobs, large)
+        };
+        let mut writers = required.schemas.iter().map(|schema| open(schema));
+        let Some(first) = writers.next().transpose()? else {
+            return Ok(None);
+        };
+        // The codec must encrypt the marked properties of every type.
+        writers.try_for_each(|writer| writer.map(drop))?;
+        let loader = LargeLoader::new(first.values().clone(), required.schemas);
+        let writer = first.with_bounds(options.attempts, options.concurrency);
+        Ok(Some((writer, Arc::new(loader))))
+    }
+
+    #[cfg(not(feature = "blobs"))]
+    pub(super) fn large_of(
+        &self,
+        table: &TableName,
+        required: Requirements,
+    ) -> Result<Option<(EntityWriter, Arc<dyn RowLoader>)>> {
+        let property = required.large.first();
+        property.map_or(Ok(None), |property| Err(without_blobs(table, property)))
     }
 
     /// Returns the store.
@@ -161,6 +231,13 @@ impl Database {
         let known = self.shared.indexes.lock();
         known.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn without_blobs(table: &TableName, property: &str) -> Error {
+    Error::misuse(format!(
+        "values of the property '{property}' in '{table}' may be in blobs: give the database a blob store (`Database::with_blobs`, feature \
+         `blobs`)"
+    ))
 }
 
 impl fmt::Debug for Database {

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
 use table_core::store::{Error, Operation, Result, TableStoreExt as _, Written};
+use table_core::typed::load::{LoadedRow, RowLoader};
 use table_core::typed::{EntityPatch, FromEntity, KeyOf, PartitionIn, Schema, TableEntity};
 
 use super::Table;
 use super::indexes::{EntityCode, TypeIndexes};
 use crate::index::{IndexedEntities, Stored};
 use crate::journal::Change;
+use crate::large_values::{EntityWriter, GroupBlobs};
 
 /// Changes of several entities of one partition, committed together with their entries: an order, its lines and the stock.
 ///
@@ -57,6 +59,15 @@ pub struct Group<T> {
     steps: Mutex<Vec<Step>>,
     /// The types that the table can keep as rows.
     checked: Vec<TypeId>,
+    /// The writers of the types with large fields.
+    large: Vec<LargeType>,
+}
+
+/// A type with large fields in a group.
+struct LargeType {
+    id: TypeId,
+    writer: Arc<EntityWriter>,
+    loader: Arc<dyn RowLoader>,
 }
 
 /// A change of the group.
@@ -72,7 +83,8 @@ enum Step {
 }
 
 /// Changes the row of an entity.
-type ChangeOf = Box<dyn FnOnce(&Entity) -> Result<Entity> + Send>;
+/// From the row as stored, and the row with its large values.
+type ChangeOf = Box<dyn FnOnce(&Entity, &Entity) -> Result<Entity> + Send>;
 
 impl Step {
     fn key(&self) -> Result<&Key> {
@@ -100,6 +112,7 @@ impl<T: FromEntity> Table<T> {
             partition: partition.partition_key().clone(),
             steps: Mutex::default(),
             checked: Vec::new(),
+            large: Vec::new(),
         }
     }
 }
@@ -176,8 +189,8 @@ impl<T: FromEntity> Group<T> {
         key: impl KeyOf<E>,
         change: impl FnOnce(&mut E) -> Result<()> + Send + 'static,
     ) -> Result<&mut Self> {
-        let change: ChangeOf = Box::new(move |old| {
-            let mut value = E::from_entity(old.clone())?;
+        let change: ChangeOf = Box::new(move |old, whole| {
+            let mut value = E::from_entity(whole.clone())?;
             change(&mut value)?;
             E::SCHEMA.updated(old, value.to_entity()?)
         });
@@ -266,7 +279,13 @@ impl<T: FromEntity> Group<T> {
     /// exceeds a limit: 100 operations and 4 MiB on Azure Table Storage
     /// ([source](https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions)).
     pub async fn commit(self) -> Result<Vec<Written>> {
-        let Self { table, steps, .. } = self;
+        let Self {
+            table,
+            steps,
+            partition,
+            large,
+            ..
+        } = self;
         let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Each type once: a group has few types and up to a hundred changes.
         let mut types = Vec::<EntityCode>::new();
@@ -275,10 +294,11 @@ impl<T: FromEntity> Group<T> {
                 types.push(code);
             }
         }
-        match table.entities_of(types).await? {
-            None => table.commit_plain(self.partition, steps).await,
-            Some(entities) => table.commit_indexed(&entities, steps).await,
+        let entities = table.entities_of(types).await?;
+        if large.is_empty() {
+            return table.commit_rows(entities.as_ref(), partition, steps).await;
         }
+        Box::pin(table.commit_large(entities.as_ref(), partition, steps, &large)).await
     }
 
     fn write<E: TableEntity>(&mut self, operation: Operation) -> Result<&mut Self> {
@@ -290,7 +310,14 @@ impl<T: FromEntity> Group<T> {
     fn code_of<E: TableEntity>(&mut self) -> Result<EntityCode> {
         let code = EntityCode::of::<E>();
         if !self.checked.contains(&code.id) {
-            self.table.plain().view::<E>()?;
+            let of_type = self.table.view::<E>()?;
+            if let (Some(writer), Some(loader)) = (of_type.large(), of_type.plain().loader()) {
+                self.large.push(LargeType {
+                    id: code.id,
+                    writer: Arc::clone(writer),
+                    loader: Arc::clone(loader),
+                });
+            }
             self.checked.push(code.id);
         }
         Ok(code)
@@ -360,6 +387,113 @@ impl<T: FromEntity> Table<T> {
         Ok(Some(entities))
     }
 
+    async fn commit_rows(
+        &self,
+        entities: Option<&IndexedEntities>,
+        partition: PartitionKey,
+        steps: Vec<Step>,
+    ) -> Result<Vec<Written>> {
+        match entities {
+            None => self.commit_plain(partition, steps).await,
+            Some(entities) => self.commit_indexed(entities, steps).await,
+        }
+    }
+
+    /// Stores the blobs of the group, writes it within the write deadline, and removes the blobs that no row refers to then.
+    async fn commit_large(
+        &self,
+        entities: Option<&IndexedEntities>,
+        partition: PartitionKey,
+        steps: Vec<Step>,
+        large: &[LargeType],
+    ) -> Result<Vec<Written>> {
+        let Some(first) = large.first() else {
+            return self.commit_rows(entities, partition, steps).await;
+        };
+        check_distinct(&steps)?;
+        let reads = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
+            self.with_old_row(entities, step, large)
+                .await
+                .map_err(|error| Error::in_transaction(index, error))
+        });
+        let read: Vec<(Step, Option<Entity>)> = reads
+            .buffered(self.plain().concurrency())
+            .try_collect()
+            .await?;
+        let mut blobs = GroupBlobs::new(&first.writer, entities);
+        let (mut steps, mut old) = (Vec::with_capacity(read.len()), Vec::new());
+        for (index, (mut step, row)) in read.into_iter().enumerate() {
+            old.extend(row);
+            if let Step::Known(code, change) = &mut step
+                && let Some(of) = large.iter().find(|of| of.id == code.id)
+            {
+                old.extend(change.old().cloned());
+                if let Some(new) = &mut change.new
+                    && let Err(error) = blobs.store(&of.writer, new).await
+                {
+                    blobs.withdraw().await;
+                    return Err(Error::in_transaction(index, error));
+                }
+            }
+            if let Step::Push(operation) = &step
+                && let Some(row) = operation.entity()
+            {
+                blobs.keeps(row);
+            }
+            steps.push(step);
+        }
+        old.iter().for_each(|row| blobs.replaces(row));
+        blobs
+            .commit(self.commit_rows(entities, partition, steps))
+            .await
+    }
+
+    /// The step as a change of the row that was read, if it writes a row of a type with large fields. An operation on any row may remove such a
+    /// row too: it is returned, because its blobs go with it.
+    async fn with_old_row(
+        &self,
+        entities: Option<&IndexedEntities>,
+        step: Step,
+        large: &[LargeType],
+    ) -> Result<(Step, Option<Entity>)> {
+        let of = |code: EntityCode| large.iter().find(|of| of.id == code.id);
+        match step {
+            Step::Push(operation)
+                if !matches!(operation, Operation::Insert(_) | Operation::Merge(..)) =>
+            {
+                let row = self.row_of(entities, operation.key()).await?;
+                Ok((Step::Push(operation), row))
+            }
+            Step::Update(code, key, change) if of(code).is_some() => {
+                let is_found = |row: &Entity| !self.hides(code.schema, row);
+                let row = self.row_of(entities, &key).await?.filter(is_found);
+                let loaded = match (row, of(code)) {
+                    (Some(row), Some(of)) => of.loader.load(row, 1, &is_found).await?,
+                    _ => None,
+                };
+                let LoadedRow { stored, whole } = loaded.ok_or_else(|| self.missing(&key))?;
+                let new = change(&stored, &whole)?;
+                Ok((Step::Known(code, Change::replace(stored, new)), None))
+            }
+            Step::Write(code, _) if of(code).is_some() => {
+                let change = self.change_of(entities, step).await?;
+                Ok((Step::Known(code, change), None))
+            }
+            step => Ok((step, None)),
+        }
+    }
+
+    async fn row_of(
+        &self,
+        entities: Option<&IndexedEntities>,
+        key: &Key,
+    ) -> Result<Option<Entity>> {
+        match entities {
+            Some(entities) => entities.read(key).await,
+            None => self.store().get(self.name(), key, None).await,
+        }
+    }
+
     async fn commit_plain(
         &self,
         partition: PartitionKey,
@@ -371,7 +505,9 @@ impl<T: FromEntity> Table<T> {
                 Step::Write(code, operation) => group.push_typed(code.schema, operation)?,
                 Step::Push(operation) => group.push(operation)?,
                 Step::Known(code, change) => group.push_typed(code.schema, change.operation()?)?,
-                Step::Update(code, key, change) => group.update_row(code.schema, key, change)?,
+                Step::Update(code, key, change) => {
+                    group.update_row(code.schema, key, |old| change(old, old))?
+                }
             };
         }
         group.commit().await
@@ -384,7 +520,7 @@ impl<T: FromEntity> Table<T> {
     ) -> Result<Vec<Written>> {
         check_distinct(&steps)?;
         let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
-            self.change_of(entities, step)
+            self.change_of(Some(entities), step)
                 .await
                 .map_err(|error| Error::in_transaction(index, error))
         });
@@ -400,23 +536,23 @@ impl<T: FromEntity> Table<T> {
     }
 
     /// The change of a step, relative to the stored entity.
-    async fn change_of(&self, entities: &IndexedEntities, step: Step) -> Result<Change> {
+    async fn change_of(&self, entities: Option<&IndexedEntities>, step: Step) -> Result<Change> {
         let schema = step.code().map(|code| code.schema);
         let operation = match step {
             Step::Known(_, change) => return Ok(change),
             Step::Write(_, operation) | Step::Push(operation) => operation,
             Step::Update(_, key, change) => {
-                let old = entities.read(&key).await?;
+                let old = self.row_of(entities, &key).await?;
                 let old = old.filter(|old| !schema.is_some_and(|schema| self.hides(schema, old)));
                 let old = old.ok_or_else(|| self.missing(&key))?;
-                let new = change(&old)?;
+                let new = change(&old, &old)?;
                 return Ok(Change::replace(old, new));
             }
         };
         if let Operation::Insert(new) = operation {
             return Ok(Change::insert(new));
         }
-        let old = entities.read(operation.key()).await?;
+        let old = self.row_of(entities, operation.key()).await?;
         if let Some(version) = operation.if_match() {
             self.check_version(operation.key(), old.as_ref(), version)?;
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
+use table_core::typed::load::LoadedRow;
 use table_core::typed::upgrade::{UpgradePage, UpgradeRow, UpgradeRows};
 use table_core::typed::{
     FromEntity, KeyOf, PlainTable, SchemaDiff, TableEntity, TableQuery, Upgrade,
@@ -16,6 +17,7 @@ use super::indexes::{EntityCode, TypeIndexes};
 use super::set::TableSet;
 use crate::index::{IndexOptions, IndexedEntities, Stored};
 use crate::journal::as_read;
+use crate::large_values::EntityWriter;
 use crate::rows::{upgrade_one, upgraded};
 
 /// A table of a [`Database`], with entities of type `T`: every write maintains the entries of every index of the table, whichever program
@@ -67,6 +69,8 @@ pub struct Table<T> {
     /// The indexes of an entity type. A handle that only reads a table as another type has none.
     indexes: OnceLock<Arc<TypeIndexes>>,
     ignores_indexes: bool,
+    /// Writes the entities of a type with large fields.
+    large: Option<Arc<EntityWriter>>,
 }
 
 impl<T: FromEntity> Table<T> {
@@ -75,7 +79,17 @@ impl<T: FromEntity> Table<T> {
         name: impl TryInto<TableName, Error: Into<Error>>,
     ) -> Result<Self> {
         let options = database.options();
-        let plain = PlainTable::new(Arc::clone(database.store()), name)?
+        let required = T::requirements();
+        let store = Arc::clone(database.store());
+        let (plain, large) = if required.large.is_empty() {
+            (PlainTable::new(store, name)?, None)
+        } else {
+            let rows: PlainTable<Entity> = PlainTable::new(store, name)?;
+            let large = database.large_of(rows.name(), required)?;
+            let (writer, loader) = large.unzip();
+            (rows.loaded_by(loader)?, writer.map(Arc::new))
+        };
+        let plain = plain
             .with_attempts(options.attempts)
             .with_concurrency(options.concurrency);
         Ok(Self {
@@ -83,6 +97,7 @@ impl<T: FromEntity> Table<T> {
             database,
             indexes: OnceLock::new(),
             ignores_indexes: false,
+            large,
         })
     }
 
@@ -91,11 +106,22 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// Returns the errors of [`Database::table`] for `U`.
     pub fn view<U: FromEntity>(&self) -> Result<Table<U>> {
+        let large = self.database.large_of(self.name(), U::requirements())?;
+        let (writer, loader) = large.unzip();
+        let bound = |writer: EntityWriter| {
+            let writer = writer.with_bounds(self.plain.attempts(), self.plain.concurrency());
+            Arc::new(if self.ignores_indexes {
+                writer.ignoring_indexes()
+            } else {
+                writer
+            })
+        };
         Ok(Table {
-            plain: self.plain.view()?,
+            plain: self.plain.loaded_by(loader)?,
             database: self.database.clone(),
             indexes: OnceLock::new(),
             ignores_indexes: self.ignores_indexes,
+            large: writer.map(bound),
         })
     }
 
@@ -105,6 +131,13 @@ impl<T: FromEntity> Table<T> {
     /// several at once, each with the requests of one write (see the [`journal`](crate::journal#cost-in-requests)).
     pub fn query(&self) -> TableQuery<T> {
         let query = self.plain.query();
+        if let Some(large) = &self.large {
+            let indexes = self.indexes.get().filter(|_| !self.ignores_indexes);
+            let (large, indexes) = (Arc::clone(large), indexes.cloned());
+            return query.written_by(move |plain| {
+                Arc::new(TableSet::large(plain, Arc::clone(&large), indexes.clone()))
+            });
+        }
         match self.indexes.get() {
             Some(indexes) if !self.ignores_indexes => {
                 let indexes = Arc::clone(indexes);
@@ -119,6 +152,10 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// The row is not a `T`; an error of the store.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
+        if self.large.is_some() {
+            let loaded = self.loaded_row(&key.into_key()).await?;
+            return loaded.map(T::from_loaded).transpose();
+        }
         if !self.is_maintained() {
             return self.plain.get(key).await;
         }
@@ -141,7 +178,12 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// As for [`get`](Self::get).
     pub async fn get_stored(&self, key: impl KeyOf<T>) -> Result<Option<Stored<T>>> {
-        let row = self.row(&key.into_key()).await?;
+        let key = key.into_key();
+        if self.large.is_some() {
+            let loaded = self.loaded_row(&key).await?;
+            return loaded.map(Stored::loaded).transpose();
+        }
+        let row = self.row(&key).await?;
         row.map(Stored::read).transpose()
     }
 
@@ -176,8 +218,29 @@ impl<T: FromEntity> Table<T> {
         self.plain.get_many(keys).await
     }
 
+    /// The row of an entity with its large values, unless it is hidden from this handle.
+    pub(super) async fn loaded_row(&self, key: &Key) -> Result<Option<LoadedRow>> {
+        match self.row(key).await? {
+            Some(row) => self.loaded(row, |row| !self.plain.hides(row)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A row with its large values. If a blob is gone with the row, the row is read again; `None` if it is not found any more.
+    pub(super) async fn loaded(
+        &self,
+        row: Entity,
+        is_found: impl Fn(&Entity) -> bool + Send + Sync,
+    ) -> Result<Option<LoadedRow>> {
+        let Some(loader) = self.plain.loader() else {
+            let whole = row.clone();
+            return Ok(Some(LoadedRow { stored: row, whole }));
+        };
+        loader.load(row, self.plain.concurrency(), &is_found).await
+    }
+
     /// The row of an entity, unless it is hidden from this handle.
-    async fn row(&self, key: &Key) -> Result<Option<Entity>> {
+    pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
         let row = self.store().get(self.name(), key, None).await?;
         Ok(row.map(as_read).filter(|row| !self.plain.hides(row)))
     }
@@ -190,6 +253,7 @@ impl<T> Table<T> {
         let requests = requests.max(1);
         Self {
             plain: self.plain.clone().with_concurrency(requests),
+            large: self.large_with_bounds(self.plain.attempts(), requests),
             ..self.with_options(|options| options.concurrency = requests)
         }
     }
@@ -200,8 +264,14 @@ impl<T> Table<T> {
         let attempts = attempts.max(1);
         Self {
             plain: self.plain.clone().with_attempts(attempts),
+            large: self.large_with_bounds(attempts, self.plain.concurrency()),
             ..self.with_options(|options| options.attempts = attempts)
         }
+    }
+
+    fn large_with_bounds(&self, attempts: u32, concurrency: usize) -> Option<Arc<EntityWriter>> {
+        let writer = (**self.large.as_ref()?).clone();
+        Some(Arc::new(writer.with_bounds(attempts, concurrency)))
     }
 
     fn with_options(self, change: impl FnOnce(&mut IndexOptions)) -> Self {
@@ -233,6 +303,8 @@ impl<T> Table<T> {
         Self {
             plain: self.plain.ignoring_indexes(),
             ignores_indexes: true,
+            large: (self.large.clone())
+                .map(|writer| Arc::new((*writer).clone().ignoring_indexes())),
             ..self
         }
     }
@@ -267,6 +339,10 @@ impl<T> Table<T> {
     /// The rows alone: to read them, and for patterns that write rows of their own.
     pub(crate) const fn plain(&self) -> &PlainTable<T> {
         &self.plain
+    }
+
+    pub(crate) const fn large(&self) -> Option<&Arc<EntityWriter>> {
+        self.large.as_ref()
     }
 
     pub(super) const fn database(&self) -> &Database {
@@ -398,7 +474,7 @@ impl<T: TableEntity> Table<T> {
     where
         W: Future<Output = Result<A>>,
     {
-        if self.writes_entries() {
+        if self.large.is_some() || self.writes_entries() {
             return None;
         }
         match write(&self.plain).await {
@@ -419,6 +495,7 @@ impl<T> Clone for Table<T> {
             database: self.database.clone(),
             indexes: self.indexes.clone(),
             ignores_indexes: self.ignores_indexes,
+            large: self.large.clone(),
         }
     }
 }
@@ -462,7 +539,19 @@ impl<T: TableEntity> UpgradeRows<T> for Table<T> {
         UpgradePage::of_query(&self.plain.query().with_hidden().project::<Entity>(), from).await
     }
 
+    async fn check(&self, row: &UpgradeRow) -> Result<()> {
+        // Without a value another writer has changed the entity meanwhile.
+        let value = self.loaded(row.entity.clone(), |_| false).await?;
+        value.map_or(Ok(()), |row| {
+            let value = T::from_entity(row.whole)?;
+            upgraded(&row.stored, &value).map(drop)
+        })
+    }
+
     async fn convert(&self, row: UpgradeRow) -> Result<bool> {
+        if let Some(large) = &self.large {
+            return Box::pin(self.convert_large(large, row.entity)).await;
+        }
         let again = row.clone();
         let plain = |plain| async move { UpgradeRows::convert(plain, again).await };
         if let Some(converted) = self.write_plain(plain).await {

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use futures_util::{Stream, TryStreamExt as _, stream};
+use futures_util::future::{Either, ready};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
 #[cfg(feature = "paging")]
 use table_core::model::TableName;
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, KeyOrder, Result, TableStore};
+use table_core::typed::load::RowLoader;
 use table_core::typed::{EntriesOf, FindsOne, FromEntity, IndexEntries, ManyEntries, TableEntity};
 
 use super::Table;
@@ -40,6 +42,10 @@ pub struct Lookup<T, R = T, K = ManyEntries> {
     sorts: bool,
     /// Whether the lookup returns entities that have expired or are deleted.
     shows_hidden: bool,
+    /// Reads the large values of the entities.
+    loader: Option<Arc<dyn RowLoader>>,
+    /// The number of entities that are loaded at once.
+    concurrency: usize,
     of: PhantomData<fn() -> (R, K)>,
 }
 
@@ -76,6 +82,7 @@ impl<T, R, K> Clone for Lookup<T, R, K> {
         Self {
             source: self.source.clone(),
             entries: self.entries.clone(),
+            loader: self.loader.clone(),
             ..*self
         }
     }
@@ -109,7 +116,12 @@ impl<T: TableEntity> Table<T> {
     /// ```
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<T, T, E::Kind> {
         let source = Source::Type(Arc::clone(self.indexes()));
-        Lookup::new(source, entries.into_entries()).showing_hidden(self.plain().shows_hidden())
+        let lookup = Lookup::new(source, entries.into_entries());
+        Lookup {
+            loader: self.plain().loader().cloned(),
+            concurrency: self.plain().concurrency(),
+            ..lookup.showing_hidden(self.plain().shows_hidden())
+        }
     }
 }
 
@@ -124,6 +136,8 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
             page_size,
             sorts,
             shows_hidden: false,
+            loader: None,
+            concurrency: 1,
             of: PhantomData,
         }
     }
@@ -206,6 +220,8 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
             page_size: self.page_size,
             sorts: self.sorts,
             shows_hidden: self.shows_hidden,
+            loader: self.loader,
+            concurrency: self.concurrency,
             of: PhantomData,
         }
     }
@@ -269,7 +285,10 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     pub async fn readable_page(&self, from: Option<&Continuation>) -> Result<ReadablePage<R>> {
         self.check_has_pages()?;
         let ReadablePage { page, unreadable } = self.entities_of_page(from, self.limit).await?;
-        let read = |entity: Entity| (entity.key().clone(), R::decode(Followed(entity)));
+        if self.loads() {
+            return self.loaded_page(page, unreadable).await;
+        }
+        let read = |entity: Entity| (entity.key().clone(), R::decode(Followed::row(entity)));
         let mut found = readable(page.items.into_iter().map(read), page.continuation);
         found.unreadable.extend(unreadable);
         Ok(found)
@@ -305,13 +324,37 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// # Errors
     /// As for [`page`](Self::page), as an item.
     pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<T, R, K> {
+        if self.loads() {
+            let rows = self.pages_of(|lookup, from, left| async move {
+                lookup
+                    .entities_of_page(from.as_ref(), left)
+                    .await?
+                    .into_page()
+            });
+            // Rows are read by pages, and their values a few at once.
+            return Either::Left(self.loaded(rows));
+        }
+        Either::Right(self.pages_of(|lookup, from, left| async move {
+            lookup.page_of(from.as_ref(), left).await
+        }))
+    }
+
+    /// The items of all pages, one after another.
+    fn pages_of<I: Send, F, G>(
+        &self,
+        read: G,
+    ) -> impl Stream<Item = Result<I>> + Send + use<T, R, K, I, F, G>
+    where
+        G: Fn(Self, Option<Continuation>, Option<usize>) -> F + Copy + Send,
+        F: Future<Output = Result<Page<I>>> + Send,
+    {
         let start =
             Some((None, self.limit, CycleDetector::default())).filter(|_| self.limit != Some(0));
         let pages = stream::try_unfold((self.clone(), start), move |(lookup, at)| async move {
             let Some((from, left, mut cycles)) = at else {
                 return Ok::<_, Error>(None);
             };
-            let page = lookup.page_of(from.as_ref(), left).await?;
+            let page = read(lookup.clone(), from, left).await?;
             // No page has more than `left` entities, so the subtraction cannot overflow.
             let left = left.map(|left| left - page.items.len());
             let next = page.continuation.filter(|_| left != Some(0));
@@ -392,7 +435,14 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
 
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
         let page = self.entities_of_page(from, left).await?.into_page()?;
-        page.try_map(|entity| R::decode(Followed(entity)))
+        if self.loads() {
+            let rows = stream::iter(page.items.into_iter().map(Ok));
+            return Ok(Page {
+                items: self.loaded(rows).try_collect().await?,
+                continuation: page.continuation,
+            });
+        }
+        page.try_map(|entity| R::decode(Followed::row(entity)))
     }
 
     async fn entities_of_page(
@@ -423,6 +473,83 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
         found.page.items = self.without_hidden(found.page.items)?;
         // Only a result that is sorted on the client, which is one page, can exceed the limit.
         found.page.items.truncate(limit);
+        Ok(found)
+    }
+
+    /// Whether the results have values outside of their rows.
+    fn loads(&self) -> bool {
+        self.loader.is_some() && R::has_large()
+    }
+
+    /// The result of a row with its large values; `None` if the entity was deleted or has lost its entry.
+    async fn load(&self, row: Entity) -> Result<Option<R>> {
+        let Some(loader) = &self.loader else {
+            return R::decode(Followed::row(row)).map(Some);
+        };
+        let (entities, entries) = (self.entities().await?, self.entries()?);
+        let (index, partition) = (entries.index(), entries.partition().as_str());
+        let (lookups, now) = (entities.lookups(), self.source.store()?.context().now());
+        let failed = OnceLock::new();
+        let is_found = |row: &Entity| {
+            if self.hides() && T::SCHEMA.hides(row, now) {
+                return false;
+            }
+            let found = lookups.has_entry_among(index, row, partition, entries.rows());
+            found.unwrap_or_else(|error| {
+                failed.get_or_init(|| error);
+                false
+            })
+        };
+        // One value after another: several entities are loaded at the same time.
+        let loaded = loader.load(row, 1, &is_found).await?;
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
+        loaded
+            .map(|row| R::decode(Followed::Loaded(row)))
+            .transpose()
+    }
+
+    /// The results of rows, several at once, without those that are gone.
+    fn loaded<S: Stream<Item = Result<Entity>> + Send>(
+        &self,
+        rows: S,
+    ) -> impl Stream<Item = Result<R>> + Send + use<T, R, K, S> {
+        let (lookup, concurrency) = (self.clone(), self.concurrency(self.limit));
+        let loads = rows.map(move |row| {
+            let lookup = lookup.clone();
+            async move { lookup.load(row?).await }
+        });
+        loads
+            .buffered(concurrency)
+            .try_filter_map(|found| ready(Ok(found)))
+    }
+
+    /// Not more than the limit, so that no value is read in vain.
+    fn concurrency(&self, limit: Option<usize>) -> usize {
+        self.concurrency.min(limit.unwrap_or(usize::MAX)).max(1)
+    }
+
+    async fn loaded_page(
+        &self,
+        page: Page<Entity>,
+        unreadable: Vec<UnreadableEntity>,
+    ) -> Result<ReadablePage<R>> {
+        let loads = stream::iter(page.items).map(|row| {
+            let key = row.key().clone();
+            self.load(row).map(|loaded| match loaded {
+                // A transient error concerns more than the entity, so it is an error of the page.
+                Err(error) if error.is_transient() => Err(error),
+                loaded => Ok(loaded.transpose().map(|loaded| (key, loaded))),
+            })
+        });
+        let loaded: Vec<_> = loads
+            .buffered(self.concurrency(None))
+            .try_filter_map(|found| ready(Ok(found)))
+            .try_collect()
+            .await?;
+        let mut found = readable(loaded, page.continuation);
+        found.unreadable.extend(unreadable);
         Ok(found)
     }
 
@@ -481,7 +608,12 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
             Reading::By(trust) => entities.find(entries.index(), &key, trust).await?,
         };
         let found = self.without_hidden(found.into_iter().collect())?.pop();
-        found.map(|entity| R::decode(Followed(entity))).transpose()
+        match found {
+            Some(row) if self.loads() => self.load(row).await,
+            found => found
+                .map(|entity| R::decode(Followed::row(entity)))
+                .transpose(),
+        }
     }
 }
 
@@ -615,14 +747,28 @@ impl<R: Decode> Found for R {}
 pub(crate) mod sealed {
     use super::{Result, Select};
     use table_core::model::Entity;
+    use table_core::typed::load::LoadedRow;
 
     /// An entity that an index led to; only a lookup creates it.
     #[derive(Debug)]
-    pub struct Followed(pub(in crate::table) Entity);
+    pub enum Followed {
+        Row(Entity),
+        /// With the values that are outside of the row.
+        Loaded(LoadedRow),
+    }
+
+    impl Followed {
+        pub(in crate::table) const fn row(entity: Entity) -> Self {
+            Self::Row(entity)
+        }
+    }
 
     pub trait Decode: Sized + Send + 'static {
         /// The properties that the type needs; `None`: all.
         fn needs() -> Option<Select>;
+
+        /// Whether entities of the type have large values.
+        fn has_large() -> bool;
 
         fn decode(found: Followed) -> Result<Self>;
     }
@@ -633,8 +779,15 @@ impl<R: FromEntity> Decode for R {
         R::select()
     }
 
-    fn decode(Followed(entity): Followed) -> Result<Self> {
-        R::from_entity(entity)
+    fn has_large() -> bool {
+        !R::requirements().large.is_empty()
+    }
+
+    fn decode(found: Followed) -> Result<Self> {
+        match found {
+            Followed::Row(entity) => R::from_entity(entity),
+            Followed::Loaded(row) => R::from_loaded(row),
+        }
     }
 }
 
@@ -644,7 +797,14 @@ impl<T: TableEntity> Decode for Stored<T> {
         None
     }
 
-    fn decode(Followed(entity): Followed) -> Result<Self> {
-        Self::read(entity)
+    fn has_large() -> bool {
+        T::SCHEMA.properties.iter().any(|p| p.large.is_some())
+    }
+
+    fn decode(found: Followed) -> Result<Self> {
+        match found {
+            Followed::Row(entity) => Self::read(entity),
+            Followed::Loaded(row) => Self::loaded(row),
+        }
     }
 }

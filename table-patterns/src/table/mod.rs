@@ -4,6 +4,7 @@ mod database;
 mod group;
 mod handle;
 mod indexes;
+mod large;
 mod lookup;
 mod set;
 mod stored;

@@ -10,12 +10,15 @@ use table_core::typed::set::{RowChange, SetWriter};
 
 use super::indexes::TypeIndexes;
 use crate::journal::as_read;
+use crate::large_values::EntityWriter;
 
 /// The write path of one set operation, which its first row decides: whether the table has indexes is known only then.
 #[derive(Debug)]
 pub(super) struct TableSet {
     plain: Arc<dyn SetWriter>,
-    indexes: Arc<TypeIndexes>,
+    indexes: Option<Arc<TypeIndexes>>,
+    /// Writes the rows of a type with large fields.
+    large: Option<Arc<EntityWriter>>,
     path: OnceLock<Arc<dyn SetWriter>>,
 }
 
@@ -23,7 +26,22 @@ impl TableSet {
     pub(super) fn new(plain: Arc<dyn SetWriter>, indexes: Arc<TypeIndexes>) -> Self {
         Self {
             plain,
+            indexes: Some(indexes),
+            large: None,
+            path: OnceLock::new(),
+        }
+    }
+
+    /// The write path of a type with large fields; without `indexes`, entries stay as they are.
+    pub(super) fn large(
+        plain: Arc<dyn SetWriter>,
+        large: Arc<EntityWriter>,
+        indexes: Option<Arc<TypeIndexes>>,
+    ) -> Self {
+        Self {
+            plain,
             indexes,
+            large: Some(large),
             path: OnceLock::new(),
         }
     }
@@ -34,13 +52,25 @@ impl TableSet {
 
     /// The path of the set, which its first row shows.
     async fn checked(&self, key: &Key) -> Result<Arc<dyn SetWriter>> {
-        if !self.indexes.must_be_maintained() {
-            match self.plain.check(key).await {
-                Err(error) if self.indexes.are_declared_by_others(&error).await => {}
-                checked => return checked.map(|()| Arc::clone(&self.plain)),
+        let rows = match &self.large {
+            Some(large) => Arc::clone(large) as Arc<dyn SetWriter>,
+            None => Arc::clone(&self.plain),
+        };
+        let Some(indexes) = &self.indexes else {
+            return rows.check(key).await.map(|()| rows);
+        };
+        if !indexes.must_be_maintained() {
+            match rows.check(key).await {
+                Err(error) if indexes.are_declared_by_others(&error).await => {}
+                checked => return checked.map(|()| rows),
             }
         }
-        let entities = self.indexes.to_write().await?.clone();
+        let entities = indexes.to_write().await?.clone();
+        if let Some(large) = &self.large {
+            let writer = large.maintaining(Some(&entities));
+            writer.check(key).await?;
+            return Ok(Arc::new(writer));
+        }
         SetWriter::check(&entities, key).await?;
         Ok(Arc::new(entities))
     }

@@ -6,6 +6,7 @@ use futures_util::{Stream, TryStreamExt as _};
 use table_core::model::Entity;
 use table_core::query::{Continuation, Filter, Page, Select};
 use table_core::store::Result;
+use table_core::typed::load::LoadedRow;
 use table_core::typed::{FromEntity, Requirements, TableEntity, TableQuery};
 
 use super::Table;
@@ -134,5 +135,9 @@ impl<T: TableEntity> FromEntity for Whole<T> {
 
     fn from_entity(entity: Entity) -> Result<Self> {
         Stored::read(entity).map(Self)
+    }
+
+    fn from_loaded(row: LoadedRow) -> Result<Self> {
+        Stored::loaded(row).map(Self)
     }
 }

@@ -127,6 +127,9 @@ impl<T: TableEntity> Table<T> {
         stored: &mut Stored<T>,
         change: impl FnOnce(&mut T) -> Result<()> + Send,
     ) -> Result<Written> {
+        if let Some(large) = self.large() {
+            return Box::pin(self.update_stored_large(large, stored, change)).await;
+        }
         let mut value = T::from_entity(stored.entity().clone())?;
         change(&mut value)?;
         let mut new = value.to_entity()?;
@@ -162,6 +165,9 @@ impl<T: TableEntity> Table<T> {
         mut change: impl FnMut(&mut T) -> Result<()> + Send,
     ) -> Result<T> {
         let (key, mut made) = (key.into_key(), None);
+        if let Some(large) = self.large() {
+            return Box::pin(self.update_large(large, &key, change)).await;
+        }
         let changed = &mut change;
         let plain = self.write_plain(|plain| plain.update(&key, changed)).await;
         if let Some(updated) = plain {
@@ -238,6 +244,10 @@ impl<T: TableEntity> Table<T> {
         let plain = |plain| PlainTable::merge(plain, &key, patch, version.clone());
         if let Some(written) = self.write_plain(plain).await {
             return written;
+        }
+        if let Some(large) = self.large() {
+            let patch = patch.to_entity(key)?;
+            return Box::pin(self.merge_large(large, patch, &version)).await;
         }
         let indexes = self.indexes();
         let entities = indexes.to_write().await?;
@@ -361,6 +371,10 @@ impl<T: TableEntity> Table<T> {
         if let Some(existed) = self.write_plain(plain).await {
             return existed;
         }
+        if let Some(large) = self.large() {
+            let deleted = Box::pin(self.modify_large(large, &key, |_| Ok(None))).await?;
+            return Ok(deleted.is_some());
+        }
         let done = self
             .indexes()
             .to_write()
@@ -401,6 +415,11 @@ impl<T: TableEntity> Table<T> {
         to: impl KeyOf<T>,
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
+        if let (Some(here), Some(there)) = (self.large(), target.large()) {
+            let here = self.large_writer(here).await?;
+            let there = target.large_writer(there).await?;
+            return Box::pin(here.move_to(&key, &there, &to)).await;
+        }
         if self.maintained_entities().await?.is_none()
             && target.maintained_entities().await?.is_none()
         {
@@ -421,6 +440,10 @@ impl<T: TableEntity> Table<T> {
         if let Some(written) = self.write_plain(plain).await {
             return written;
         }
+        if let Some(large) = self.large() {
+            let (written, _) = Box::pin(self.write_large(large, change)).await?;
+            return Ok(written);
+        }
         let committed = self.indexes().to_write().await?.write(changes).await?;
         Ok(committed.into_written())
     }
@@ -430,6 +453,10 @@ impl<T: TableEntity> Table<T> {
         key: &Key,
         change: impl FnMut(Option<&Entity>) -> Result<Option<Entity>> + Send,
     ) -> Result<Written> {
+        if let Some(large) = self.large() {
+            let written = Box::pin(self.modify_large(large, key, change)).await?;
+            return Ok(written.unwrap_or_default());
+        }
         let entities = self.indexes().to_write().await?;
         let committed = entities.modify(key, change).await?;
         Ok(committed.into_written())

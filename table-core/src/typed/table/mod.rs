@@ -18,8 +18,8 @@ mod write;
 
 pub use group::PlainGroup;
 pub use handle::PlainTable;
-pub use load::{LoadedRow, RowLoader};
 pub use keys::{KeyOf, PartitionIn, RowBounds};
+pub use load::{LoadedRow, RowLoader};
 pub use query::TableQuery;
 pub use read::Versioned;
 pub use schema_diff::{PropertyDiff, SchemaDiff};

@@ -435,12 +435,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             .chain(of_result)
             .for_each(|filter| conditions.of_type(filter));
         let filter = conditions.into_filter();
-        filter
-            .iter()
-            .try_for_each(|filter| {
-                self.check_in_rows(filter)?;
-                self.check_comparable(filter)
-            })?;
+        filter.iter().try_for_each(|filter| {
+            self.check_in_rows(filter)?;
+            self.check_comparable(filter)
+        })?;
         let row_filter = self.row_filter();
         let select = self.select.as_ref().map(|select| row_filter.select(select));
         Ok(Query {

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use table_core::model::{ETag, Entity, Key};
 use table_core::store::{ErrorKind, Result};
 use table_core::typed::FromEntity;
+use table_core::typed::load::LoadedRow;
 
 use crate::journal::as_read;
 
@@ -114,6 +115,16 @@ impl<T: FromEntity> Stored<T> {
             entity,
             etag,
         })
+    }
+}
+
+impl<T: FromEntity> Stored<T> {
+    /// Decodes a row with its values outside of the row. [`entity`](Self::entity) is the row as stored.
+    pub(crate) fn loaded(row: LoadedRow) -> Result<Self> {
+        let LoadedRow { stored, whole } = row;
+        let mut read = Self::read(whole)?;
+        read.entity = as_read(stored.detached());
+        Ok(read)
     }
 }
 

@@ -82,28 +82,25 @@
 //! - Values of about 10 KiB that are always read with the row cost less in the row. For many properties, use a
 //!   [wide entity](crate::wide).
 
-mod codec;
 mod collect;
-pub(crate) mod entity_writer;
 mod moves;
-mod options;
 mod query;
 mod read;
 mod rewrite;
 mod set;
 mod table;
-mod values;
 
 pub use crate::blobs::{BlobContext, ByteStream};
-pub use codec::{BlobCodec, BlobKey, PlainBlobs};
+#[cfg(test)]
+pub(crate) use crate::large_values::NewBlobs;
+pub(crate) use crate::large_values::remove_blobs;
+pub use crate::large_values::{BlobCodec, BlobKey, LargeOptions, PlainBlobs};
 pub(crate) use collect::Collection;
 pub use collect::{CollectMode, Collected, LargeScrub, MissingBlob};
-pub use options::LargeOptions;
 pub use query::{LargeLookup, LargeQuery};
 pub use read::{LargeContent, LargeRow};
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use table::LargeTable;
-pub(crate) use values::{LargeValues, NewBlobs, remove_blobs};
 
 #[cfg(test)]
 mod tests;

@@ -4,17 +4,15 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, Stream, StreamExt, TryStreamExt, stream};
-use object_store::path::Path;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{EdmValue, Entity, IfMatch, Key, ValueRef};
 use table_core::query::{Filter, Select};
 use table_core::store::{Error, Result, Written};
 use table_core::typed::{FromEntity, KeyOf, LargeField, PropertySchema, Requirements, TableEntity};
 
-use super::values::{NewBlobs, value};
-use super::{BlobCodec as _, BlobContext, LargeTable, PlainBlobs};
-use crate::blobs::{self, ByteStream, Reference};
-use crate::entity_rows::EntityRows;
+use super::LargeTable;
+use crate::blobs::{ByteStream, Reference};
+use crate::large_values::NewBlobs;
 
 /// A stored row of a [`LargeTable`](super::LargeTable), whose large values may be in blobs.
 /// [`LargeTable::load`](super::LargeTable::load) reads them.
@@ -115,7 +113,7 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// Reads the stored row without the mark of a move. The row's version includes the mark.
     pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
-        EntityRows::new(&**self.store(), self.name()).get(key).await
+        self.values().row(key).await
     }
 
     /// Reads the stored row, unless the entity is hidden from this handle.
@@ -143,39 +141,9 @@ impl<T: TableEntity> LargeTable<T> {
         row: Entity,
         concurrency: usize,
     ) -> Result<Option<T>> {
-        let references = declared_references::<T>(&row)?;
-        let reads: Vec<_> = references
-            .iter()
-            .map(|(property, reference)| self.large_value(&row, property, reference).boxed())
-            .collect();
-        let values: Vec<Option<EdmValue>> = stream::iter(reads)
-            .buffered(concurrency.max(1))
-            .try_collect()
-            .await?;
-        let mut full = row.clone();
-        for ((property, _), value) in references.iter().zip(values) {
-            let Some(value) = value else { return Ok(None) };
-            let marked = row
-                .properties()
-                .find(property.name)
-                .is_some_and(|p| p.is_encrypted());
-            full.properties_mut()
-                .put(property.name, value.as_ref(), marked);
-        }
-        T::from_entity(full).map(Some)
-    }
-
-    /// A large value; `None` if the blob is missing because the row has changed.
-    async fn large_value(
-        &self,
-        row: &Entity,
-        property: &'static PropertySchema,
-        reference: &Reference,
-    ) -> Result<Option<EdmValue>> {
-        let Some(content) = self.content(row, property.name, reference).await? else {
-            return Ok(None);
-        };
-        value(row, property, blobs::collected(content).await?).map(Some)
+        let properties: Vec<_> = large::<T>().collect();
+        let whole = self.values().load(&row, &properties, concurrency).await?;
+        whole.map(T::from_entity).transpose()
     }
 
     /// The content of a value; `None` if the blob is missing because the row has changed.
@@ -185,72 +153,7 @@ impl<T: TableEntity> LargeTable<T> {
         property: &str,
         reference: &Reference,
     ) -> Result<Option<ByteStream>> {
-        let codec = &self.options().codec;
-        let plain = self.is_accepted_plaintext(reference);
-        if reference.codec != codec.name() && !plain {
-            let expected = format!(
-                "a blob of the codec '{}', which this table has",
-                codec.name()
-            );
-            let found = format!(
-                "a blob of the codec '{}': open the table with that codec",
-                reference.codec
-            );
-            return Err(Error::decode(
-                "large value",
-                row.key(),
-                property,
-                expected,
-                found,
-            ));
-        }
-        let context = BlobContext::new(self.name(), row.key(), property, reference.id);
-        let path = context.path(&self.options().root)?;
-        match blobs::open(&**self.blobs(), &path).await? {
-            Some(stored) => {
-                let stored = blobs::verified(stored, reference.stored, path.to_string());
-                Ok(Some(if plain {
-                    stored.boxed()
-                } else {
-                    codec.decode(&context, stored)
-                }))
-            }
-            // A writer removes the old blob after it has replaced the row. So a missing blob is damage only
-            // if the row is as it was.
-            None => self
-                .check_row_changed(row, property, &path)
-                .await
-                .map(|()| None),
-        }
-    }
-
-    /// Whether a blob is in plaintext and the options accept plaintext during a migration.
-    pub(super) fn is_accepted_plaintext(&self, reference: &Reference) -> bool {
-        let options = self.options();
-        options.accepts_plaintext
-            && options.codec.encrypts()
-            && reference.codec == PlainBlobs.name()
-    }
-
-    /// Succeeds if the row has changed, which explains its missing blob. Otherwise the blob is lost: an error.
-    pub(super) async fn check_row_changed(
-        &self,
-        row: &Entity,
-        property: &str,
-        path: &Path,
-    ) -> Result<()> {
-        if self.has_changed(row).await? {
-            return Ok(());
-        }
-        Err(Error::corrupt(format!(
-            "the blob {path} of the property '{property}' of {} is missing",
-            row.key()
-        )))
-    }
-
-    async fn has_changed(&self, row: &Entity) -> Result<bool> {
-        let now = self.row(row.key()).await?;
-        Ok(now.is_none_or(|now| now.etag() != row.etag()))
+        self.values().content(row, property, reference).await
     }
 }
 

@@ -11,11 +11,11 @@ use table_core::store::{
 };
 use table_core::typed::TableEntity;
 
-use super::codec::BlobKey;
-use super::values::{NewBlobs, put_new_reference};
+use super::BlobKey;
 use super::{BlobContext, LargeTable};
 use crate::blobs;
 use crate::blobs::{Reference, references};
+use crate::large_values::{NewBlobs, put_new_reference};
 
 /// The number of unreadable rows that the result lists.
 const LISTED: usize = 100;
@@ -322,7 +322,7 @@ impl<T: TableEntity> LargeTable<T> {
         patch: &mut Entity,
         new: &mut NewBlobs,
     ) -> Result<BlobState> {
-        if self.is_accepted_plaintext(reference) {
+        if self.values().is_accepted_plaintext(reference) {
             if only_counts {
                 return Ok(BlobState::KeptInPlaintext);
             }
@@ -358,7 +358,9 @@ impl<T: TableEntity> LargeTable<T> {
             .filter(|_| reference.codec == codec.name())
         {
             let Some(start) = blobs::start(&**self.blobs(), &path, bytes).await? else {
-                self.check_row_changed(row, property.name(), &path).await?;
+                self.values()
+                    .check_row_changed(row, property.name(), &path)
+                    .await?;
                 return Err(self.changed(row));
             };
             if let Some(key) = codec.key_of(&start) {

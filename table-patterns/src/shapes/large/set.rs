@@ -4,16 +4,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key};
 use table_core::query::Filter;
-use table_core::store::{BulkSummary, Error, Result, TableStore as _, Written};
+use table_core::store::{BulkSummary, Result};
 use table_core::typed::TableEntity;
-use table_core::typed::set::{Decision, RowChange, SetWrite, SetWriter};
+use table_core::typed::set::{Decision, SetWrite};
 
-use super::entity_writer::EntityWriter;
 use super::{LargeQuery, LargeTable};
 use crate::blobs::with_placeholders;
-use crate::entity_rows::{EntityRows, as_read};
-use crate::index::change;
-use crate::journal::Entries;
 use crate::rows::is_older;
 
 /// Set operations: see [`TableQuery::delete`](table_core::typed::TableQuery::delete).
@@ -112,52 +108,5 @@ impl<T: TableEntity> LargeTable<T> {
         } else {
             Decision::write(row, Some(new))
         })
-    }
-}
-
-/// Writes rows with their blobs and index entries.
-impl SetWriter for EntityWriter {
-    fn check<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<()>> {
-        match self.indexes() {
-            Some(indexes) => indexes.check(key),
-            None => async move { self.permit(key).await.map(drop) }.boxed(),
-        }
-    }
-
-    fn as_read(&self, row: Entity) -> Entity {
-        as_read(row)
-    }
-
-    fn operations(&self, change: &RowChange) -> usize {
-        self.indexes()
-            .map_or(1, |indexes| indexes.operations(change))
-    }
-
-    fn most_operations(&self) -> usize {
-        self.store().profile().group_operations
-    }
-
-    fn write<'a>(
-        &'a self,
-        changes: &'a [RowChange],
-    ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
-        async move {
-            let committed = self
-                .write_group(changes.iter().map(change).collect())
-                .await?;
-            Ok((committed.written, committed.entries == Entries::Pending))
-        }
-        .boxed()
-    }
-
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
-        EntityRows::new(&**self.store(), self.table())
-            .get(key)
-            .boxed()
-    }
-
-    fn failed(&self, error: &Error) -> Option<usize> {
-        // In a group with entries, the operation that failed may be an entry.
-        error.failed_index().filter(|_| self.indexes().is_none())
     }
 }

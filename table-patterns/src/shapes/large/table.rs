@@ -12,12 +12,11 @@ use table_core::typed::{
     EntityPatch as _, EntriesOf, KeyOf, PlainTable, TableEntity, TableQuery, Upgrade,
 };
 
-use super::entity_writer::EntityWriter;
-use super::read::large;
-use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeLookup, LargeOptions, LargeRow};
 use crate::index::{IndexOptions, IndexedEntities};
 use crate::journal::Change;
+use crate::large_values::{EntityWriter, open_writer};
+use crate::large_values::{LargeValues, NewBlobs};
 use crate::rows::{existed, upgrade_one, upgraded, written_value};
 use crate::table::{EntityCode, Lookup, Source, all_indexes, open_entities};
 
@@ -107,21 +106,8 @@ impl<T: TableEntity> LargeTable<T> {
         options: LargeOptions,
     ) -> Result<Self> {
         let table: PlainTable<LargeRow<T>> = PlainTable::new(store, name)?;
-        if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
-            return Err(not_encrypted(open.name));
-        }
-        let (store, name, schema) = (Arc::clone(table.store()), table.name().clone(), T::SCHEMA);
-        let values = LargeValues {
-            store: Arc::clone(&store),
-            table: name.clone(),
-            schema,
-            blobs,
-            options,
-        };
-        Ok(Self {
-            table,
-            writer: EntityWriter::new(store, name, values),
-        })
+        let writer = open_writer(table.store(), table.name(), T::SCHEMA, blobs, options)?;
+        Ok(Self { table, writer })
     }
 
     /// Adds indexes: every write updates their entries.

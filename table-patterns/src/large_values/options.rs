@@ -8,7 +8,7 @@ use object_store::path::Path;
 
 use super::{BlobCodec, PlainBlobs};
 
-/// Where and how a [`LargeTable`](super::LargeTable) stores its blobs.
+/// Where and how a [`Table`](crate::Table) stores its blobs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +66,7 @@ impl LargeOptions {
     }
 
     /// Allows blobs in plaintext during a migration to a codec that encrypts: they can be read, and
-    /// [`LargeTable::rewrite`](super::LargeTable::rewrite) encrypts them.
+    /// [`LargeTable::rewrite`](crate::large::LargeTable::rewrite) encrypts them.
     ///
     /// Remove the option when the rewrite has encrypted all blobs. Until then, a client that can write to the table and the
     /// blob store can store plaintext that readers accept.

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{
-    Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written,
+    Conflicts, Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written,
 };
 
+use super::{LargeOptions, LargeValues, NewBlobs};
 use crate::entity_rows;
 use crate::index::{IndexOptions, IndexedEntities, MAX_CLAIMS, due_row};
 use crate::journal::{Change, Committed, Entries, MoveAttempt, Moved, before};
-use crate::large::{LargeOptions, LargeValues, NewBlobs};
 use crate::rows::plain::permit;
 use crate::rows::write_together;
 
@@ -30,6 +30,8 @@ pub(crate) struct EntityWriter {
     table: TableName,
     values: LargeValues,
     indexes: Option<IndexedEntities>,
+    /// Whether writes do not check the manifest, so that index entries may become stale.
+    unmanaged: bool,
 }
 
 impl EntityWriter {
@@ -40,6 +42,7 @@ impl EntityWriter {
             table,
             values,
             indexes: None,
+            unmanaged: false,
         }
     }
 
@@ -51,11 +54,39 @@ impl EntityWriter {
         }
     }
 
+    /// Makes writes ignore the table's manifest and leave index entries as they are.
+    pub(crate) fn ignoring_indexes(self) -> Self {
+        Self {
+            unmanaged: true,
+            ..self
+        }
+    }
+
+    /// The same writer, with these indexes of the table.
+    pub(crate) fn maintaining(&self, indexes: Option<&IndexedEntities>) -> Self {
+        Self {
+            indexes: indexes.cloned(),
+            ..self.clone()
+        }
+    }
+
+    /// Merges properties, none of which is large, into a row in the version that was read.
+    pub(crate) async fn merge_row(&self, old: &Entity, patch: Entity) -> Result<Written> {
+        self.merge(&NewBlobs::none(), old, patch).await
+    }
+
     /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets.
     pub(crate) async fn flush(&self) {
         if let Some(indexes) = &self.indexes {
             indexes.flush().await;
         }
+    }
+
+    /// Sets the number of attempts and of requests at once.
+    pub(crate) fn with_bounds(mut self, attempts: u32, concurrency: usize) -> Self {
+        self.values.options.attempts = attempts;
+        self.values.options.concurrency = concurrency;
+        self
     }
 
     /// Changes the options of the large values and of the indexes.
@@ -126,7 +157,40 @@ impl EntityWriter {
     /// Writes a change whose new state is a logical entity. The old state is the row that was read. A due entity that has the key or a
     /// unique value of the new state is removed first, with its blobs.
     pub(crate) async fn write(&self, change: Change) -> Result<Written> {
-        self.write_group(vec![change]).await.map(last)
+        self.write_group(vec![change])
+            .await
+            .map(|(committed, _)| last(committed))
+    }
+
+    /// As [`write`](Self::write). Returns the new row as stored, too.
+    pub(crate) async fn write_row(&self, change: Change) -> Result<(Written, Option<Entity>)> {
+        let (committed, changes) = self.write_group(vec![change]).await?;
+        let row = changes.into_iter().next().and_then(|change| change.new);
+        Ok((last(committed), row))
+    }
+
+    /// Reads the row, and writes what `change` makes of it: a new row, or `None` for none. Starts again after a conflict. `None` if there was
+    /// nothing to write.
+    pub(crate) async fn modify(
+        &self,
+        key: &Key,
+        mut change: impl FnMut(Option<&Entity>) -> Result<Option<Entity>> + Send,
+    ) -> Result<Option<Written>> {
+        let mut conflicts = Conflicts::new(self.values.options.attempts);
+        loop {
+            let old = self.values.row(key).await?;
+            let new = change(old.as_ref())?.map(|new| new.with_system(None, None));
+            let change = match (old, new) {
+                (Some(old), Some(new)) => Change::replace(old, new),
+                (Some(old), None) => Change::delete(old),
+                (None, Some(new)) => Change::insert(new),
+                (None, None) => return Ok(None),
+            };
+            match self.write(change).await {
+                Err(error) => conflicts.wait(error).await?,
+                done => return done.map(Some),
+            }
+        }
     }
 
     /// Writes changes of rows of one partition atomically. The new blobs are stored.
@@ -159,7 +223,10 @@ impl EntityWriter {
 
     /// Writes changes of one partition, all or none, with their blobs and entries. Removes due entities that are in the way, as
     /// [`write`](Self::write) does.
-    pub(super) async fn write_group(&self, changes: Vec<Change>) -> Result<Committed> {
+    pub(crate) async fn write_group(
+        &self,
+        changes: Vec<Change>,
+    ) -> Result<(Committed, Vec<Change>)> {
         if self.values.schema.expiry.is_none() || changes.iter().all(|change| change.new.is_none())
         {
             return self.write_once(changes).await;
@@ -193,7 +260,7 @@ impl EntityWriter {
     }
 
     /// One attempt to write changes of one partition with their blobs and entries.
-    async fn write_once(&self, mut changes: Vec<Change>) -> Result<Committed> {
+    async fn write_once(&self, mut changes: Vec<Change>) -> Result<(Committed, Vec<Change>)> {
         let mut new = NewBlobs::none();
         // Before the first blob is stored: a refused write stores nothing. `send` asks again, because the manifest may change while the blobs are
         // stored.
@@ -207,14 +274,15 @@ impl EntityWriter {
                 return Err(error);
             }
         }
-        Box::pin(self.commit_all(&new, &changes)).await
+        let committed = Box::pin(self.commit_all(&new, &changes)).await?;
+        Ok((committed, changes))
     }
 
-    pub(super) const fn store(&self) -> &Arc<dyn TableStore> {
+    pub(crate) const fn store(&self) -> &Arc<dyn TableStore> {
         &self.store
     }
 
-    pub(super) const fn table(&self) -> &TableName {
+    pub(crate) const fn table(&self) -> &TableName {
         &self.table
     }
 
@@ -248,6 +316,7 @@ impl EntityWriter {
     /// Permits a write of rows without indexes; `None` with indexes, whose journal reads the manifest itself.
     pub(crate) async fn permit(&self, key: &Key) -> Result<Option<PlainWrite>> {
         match &self.indexes {
+            _ if self.unmanaged => Ok(None),
             Some(_) => Ok(None),
             None => permit(&*self.store, &self.table, self.values.schema, key)
                 .await
@@ -273,7 +342,7 @@ impl EntityWriter {
 
     /// Runs a write within the write deadline of its blobs. After the deadline a collection could remove the blobs, so the
     /// write fails.
-    async fn in_time<W>(
+    pub(super) async fn in_time<W>(
         &self,
         new: &NewBlobs,
         write: impl Future<Output = Result<W>>,

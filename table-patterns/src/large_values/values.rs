@@ -14,8 +14,8 @@ use table_core::typed::{PropertySchema, Schema};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{BlobContext, LargeOptions};
-use crate::blobs::{self, ByteStream};
+use super::LargeOptions;
+use crate::blobs::{self, BlobContext, ByteStream};
 use crate::blobs::{MaybeReference, Reference, parse_reference};
 
 /// The room that is left in a row, in bytes: measurements show that the service refuses entities slightly below its limit.
@@ -26,25 +26,25 @@ const ROOM: usize = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct LargeValues {
     /// The store of the rows.
-    pub(super) store: Arc<dyn TableStore>,
-    pub(super) table: TableName,
-    pub(super) schema: &'static Schema,
-    pub(super) blobs: Arc<dyn ObjectStore>,
-    pub(super) options: LargeOptions,
+    pub(crate) store: Arc<dyn TableStore>,
+    pub(crate) table: TableName,
+    pub(crate) schema: &'static Schema,
+    pub(crate) blobs: Arc<dyn ObjectStore>,
+    pub(crate) options: LargeOptions,
 }
 
 /// Blobs of a write whose row is not written yet.
 #[derive(Debug)]
 pub(crate) struct NewBlobs {
-    pub(super) blobs: Vec<BlobContext>,
-    pub(super) started: Started,
+    pub(crate) blobs: Vec<BlobContext>,
+    pub(crate) started: Started,
 }
 
 /// The start of a write by two clocks: the monotonic clock may stop while the machine sleeps, the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Started {
+pub(crate) struct Started {
     instant: Instant,
-    pub(super) time: SystemTime,
+    pub(crate) time: SystemTime,
 }
 
 impl Started {
@@ -72,7 +72,7 @@ impl NewBlobs {
         }
     }
 
-    pub(super) fn push(&mut self, blob: BlobContext) {
+    pub(crate) fn push(&mut self, blob: BlobContext) {
         self.blobs.push(blob);
     }
 
@@ -98,7 +98,7 @@ impl LargeValues {
     }
 
     /// The large properties.
-    pub(super) fn large(&self) -> impl Iterator<Item = &'static PropertySchema> + use<> {
+    pub(crate) fn large(&self) -> impl Iterator<Item = &'static PropertySchema> + use<> {
         self.schema
             .properties
             .iter()
@@ -165,7 +165,7 @@ impl LargeValues {
 
     /// Refuses large values that the store encrypts (by a rule, or because it has read encrypted values) if the codec does not
     /// encrypt: the blob would reveal the value.
-    pub(super) fn check_codec<'a>(
+    pub(crate) fn check_codec<'a>(
         &self,
         key: &Key,
         properties: impl IntoIterator<Item = &'a PropertySchema>,
@@ -211,12 +211,12 @@ impl LargeValues {
     }
 
     /// The context of a new blob.
-    pub(super) fn context(&self, key: &Key, property: &str) -> BlobContext {
+    pub(crate) fn context(&self, key: &Key, property: &str) -> BlobContext {
         BlobContext::new(&self.table, key, property, Uuid::new_v4())
     }
 
     /// Stores one value in a blob. Returns the reference for the row.
-    pub(super) async fn put(
+    pub(crate) async fn put(
         &self,
         context: &BlobContext,
         content: ByteStream,
@@ -312,7 +312,7 @@ async fn remove(store: &Arc<dyn ObjectStore>, options: &LargeOptions, gone: &[Bl
 }
 
 /// The error for a value that must be encrypted, with a codec that does not encrypt.
-pub(super) fn not_encrypted(property: &str) -> Error {
+pub(crate) fn not_encrypted(property: &str) -> Error {
     let what = format!("the encrypted large property '{property}': use a codec that encrypts");
     Error::unsupported("the blob codec", what)
 }
@@ -327,7 +327,7 @@ fn inline<'a>(property: &PropertySchema, value: ValueRef<'a>) -> Option<&'a [u8]
 }
 
 /// Puts the reference to a copy of a blob in place of the reference that the property had.
-pub(super) fn put_new_reference(
+pub(crate) fn put_new_reference(
     entity: &mut Entity,
     property: &PropertyRef<'_>,
     reference: &Reference,
@@ -345,7 +345,7 @@ pub(super) fn put_new_reference(
 }
 
 /// Converts the content of a blob to a value.
-pub(super) fn value(
+pub(crate) fn value(
     entity: &Entity,
     property: &PropertySchema,
     bytes: Vec<u8>,
