@@ -27,27 +27,19 @@ fn other() -> Report {
 const PATHS: [Path; 6] = [
     (
         "replace",
-        |rig| {
-            async {
-                rig.reports
-                    .replace_if(&other(), IfMatch::Any)
-                    .await
-                    .map(drop)
-            }
-            .boxed()
-        },
+        |rig| async { rig.table.replace_if(&other(), IfMatch::Any).await.map(drop) }.boxed(),
         || Some(other()),
     ),
     (
         "upsert",
-        |rig| async { rig.reports.upsert(&other()).await.map(drop) }.boxed(),
+        |rig| async { rig.table.upsert(&other()).await.map(drop) }.boxed(),
         || Some(other()),
     ),
     (
         "insert_or_merge",
         |rig| {
             async {
-                rig.reports
+                rig.table
                     .insert_or_merge(&Report {
                         picture: None,
                         ..other()
@@ -66,16 +58,17 @@ const PATHS: [Path; 6] = [
     ),
     (
         "shrink",
-        |rig| async { rig.reports.upsert(&report("x", None)).await.map(drop) }.boxed(),
+        |rig| async { rig.table.upsert(&report("x", None)).await.map(drop) }.boxed(),
         || Some(report("x", None)),
     ),
     (
         "delete",
         |rig| {
             async {
-                rig.reports
+                rig.table
                     .delete(other().entity_key()?, IfMatch::Any)
                     .await
+                    .map(drop)
             }
             .boxed()
         },
@@ -161,7 +154,7 @@ async fn no_failure_loses_a_blob_or_leaves_a_reference_without_one() -> Result<(
                 let case = format!("{name}, {failure:?} at request {n}");
                 let first = Rig::new().await?;
                 let before = report(LONG, Some(PICTURE));
-                first.reports.insert(&before).await?;
+                first.table.insert(&before).await?;
                 let rig = first.again().await?;
                 failure.prepare(&rig, n);
                 let answer = act(&rig).await;
@@ -189,7 +182,7 @@ async fn no_failure_loses_a_blob_or_leaves_a_reference_without_one() -> Result<(
 async fn check(rig: &Rig, before: &Report, after: &Expected, told: bool, case: &str) -> Result<()> {
     rig.assert_clean(case).await?;
     let read = rig
-        .reports
+        .table
         .get(before.entity_key()?)
         .await?
         .map(|read| Report { etag: None, ..read });
@@ -206,14 +199,14 @@ async fn an_insert_that_dies_leaves_an_entity_or_nothing() -> Result<()> {
         for n in 1.. {
             let rig = Rig::new().await?;
             failure.prepare(&rig, n);
-            let answer = rig.reports.insert(&report(LONG, Some(PICTURE))).await;
+            let answer = rig.table.insert(&report(LONG, Some(PICTURE))).await;
             if !failure.has_happened(&rig) {
                 answer?;
                 break;
             }
             let second = rig.again().await?;
             second.assert_clean(&format!("{failure:?} at {n}")).await?;
-            let read = second.reports.get(other().entity_key()?).await?;
+            let read = second.table.get(other().entity_key()?).await?;
             assert!(read.is_some() || answer.is_err());
         }
     }

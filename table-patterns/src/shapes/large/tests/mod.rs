@@ -18,6 +18,7 @@ use table_core::typed::TableEntity;
 
 use super::{CollectMode, LargeOptions, LargeTable};
 use crate::tests::faulty_blobs::FaultyBlobs;
+use crate::{Database, Table};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Report", rename_all = "PascalCase")]
@@ -57,6 +58,9 @@ struct Rig {
     meter: RequestMeter,
     faults: FaultInjector,
     blobs: Arc<FaultyBlobs>,
+    /// The verbs of entities.
+    table: Table<Report>,
+    /// Collections, rewrites and streams.
     reports: LargeTable<Report>,
 }
 
@@ -65,10 +69,8 @@ impl Rig {
     async fn new() -> Result<Self> {
         let this = Self::on(Arc::new(MemoryStore::new()), Arc::new(InMemory::new())).await?;
         let first = report("x", None);
-        this.reports.insert(&first).await?;
-        this.reports
-            .delete(first.entity_key()?, IfMatch::Any)
-            .await?;
+        this.table.insert(&first).await?;
+        this.table.delete(first.entity_key()?, IfMatch::Any).await?;
         this.meter.reset();
         assert_eq!(this.blobs.requests(), 0);
         Ok(this)
@@ -88,6 +90,8 @@ impl Rig {
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         let shared = Arc::clone(&blobs) as Arc<dyn ObjectStore>;
+        let db = Database::new(Arc::clone(&metered)).with_blobs(Arc::clone(&shared));
+        let table = db.with_large(options.clone()).table("Reports")?;
         let reports = LargeTable::new_with(metered, "Reports", shared, options)?;
         reports.create_if_missing().await?;
         meter.reset();
@@ -97,6 +101,7 @@ impl Rig {
             meter,
             faults,
             blobs,
+            table,
             reports,
         })
     }

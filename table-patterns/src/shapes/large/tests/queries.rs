@@ -29,7 +29,7 @@ fn plain(report: Report) -> Report {
 async fn five() -> Result<Rig> {
     let rig = Rig::new().await?;
     for number in 1..=5 {
-        rig.reports
+        rig.table
             .insert(&numbered(
                 number,
                 if number % 2 == 0 { "even" } else { "odd" },
@@ -45,7 +45,7 @@ async fn filters_narrow_rows_and_no_blob_is_read_for_nothing() -> Result<()> {
     let rig = five().await?;
     let before = rig.blobs.requests();
     let sales = rig
-        .reports
+        .table
         .query()
         .partition(Report::partition("Sales & Co")?);
     let even = sales.clone().filter(Report::TITLE.eq("even"));
@@ -68,7 +68,7 @@ async fn filters_narrow_rows_and_no_blob_is_read_for_nothing() -> Result<()> {
         .await?;
     assert_eq!(rows, [2, 3]);
     let elsewhere = rig
-        .reports
+        .table
         .query()
         .partition_prefix(Report::partition_prefix().department_starting("Market"));
     assert_eq!(elsewhere.count().await?, 0);
@@ -112,7 +112,7 @@ async fn a_filter_on_a_large_property_is_refused_before_anything_is_sent() -> Re
     let rig = five().await?;
     let narrowed = |name: &str| {
         let either = Filter::eq("Title", "odd").or(Filter::ne(name, "x"));
-        rig.reports.query().raw_filter(either).limit(3)
+        rig.table.query().raw_filter(either).limit(3)
     };
     let query = narrowed("Text");
     let stream = query.stream().try_collect::<Vec<_>>().await.map(drop);
@@ -123,7 +123,7 @@ async fn a_filter_on_a_large_property_is_refused_before_anything_is_sent() -> Re
         query.count().await.map(drop),
         query.page(None).await.map(drop),
         query.explain().map(drop),
-        query.clone().project::<Entity>().map(drop),
+        query.clone().project::<Entity>().all().await.map(drop),
         narrowed("Picture").all().await.map(drop),
     ];
     for error in refused.map(Result::unwrap_err) {
@@ -166,13 +166,13 @@ async fn an_entity_that_is_replaced_before_its_blobs_are_read_must_still_match()
             text: "another text, long enough".to_owned(),
             ..numbered(1, title)
         };
-        rig.reports.upsert(&now).await?;
+        rig.table.upsert(&now).await?;
         let loaded = rig.reports.load_matching(row, Some(&filter)).await?;
         assert_eq!(loaded.map(plain), matches.then_some(now), "{title}");
     }
     let rig = five().await?;
     let row = rig.reports.rows().first().await?.expect("a row");
-    rig.reports
+    rig.table
         .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
         .await?;
     assert_eq!(rig.reports.load_matching(row, None).await?, None);
@@ -197,7 +197,7 @@ async fn a_set_operation_leaves_what_no_longer_matches() -> Result<()> {
             text: "another text, long enough".to_owned(),
             ..numbered(1, title)
         };
-        rig.reports.upsert(&now).await?;
+        rig.table.upsert(&now).await?;
         let rename = |report: &mut Report| {
             report.text.push_str(", changed");
             Ok(())
@@ -226,7 +226,7 @@ async fn a_set_operation_leaves_what_no_longer_matches() -> Result<()> {
 async fn a_merging_upsert_keeps_the_blobs_of_what_it_does_not_have() -> Result<()> {
     let rig = Rig::new().await?;
     let first = report(LONG, Some(PICTURE));
-    rig.reports.insert_or_merge(&first).await?;
+    rig.table.insert_or_merge(&first).await?;
     assert_eq!(rig.meter.total(), 2, "an insert");
     assert_eq!(rig.blobs.requests(), 2, "an insert");
     assert_eq!(rig.blob_count().await, 2, "an insert");
@@ -238,10 +238,10 @@ async fn a_merging_upsert_keeps_the_blobs_of_what_it_does_not_have() -> Result<(
 
     let (tables, blobs) = (rig.meter.total(), rig.blobs.requests());
     let second = report("another text that does not stay in its row", None);
-    rig.reports.insert_or_merge(&second).await?;
+    rig.table.insert_or_merge(&second).await?;
     assert_eq!(rig.meter.total() - tables, 2, "one put, one removed");
     assert_eq!(rig.blobs.requests() - blobs, 2, "one put, one removed");
-    let read = plain(rig.reports.get_existing(first.entity_key()?).await?);
+    let read = plain(rig.table.get_existing(first.entity_key()?).await?);
     assert_eq!(
         read,
         Report {
@@ -257,8 +257,8 @@ async fn a_merging_upsert_keeps_the_blobs_of_what_it_does_not_have() -> Result<(
     assert_eq!(row.get("Unknown"), Some(ValueRef::Int32(7)));
     assert_eq!(rig.blob_count().await, 2);
 
-    rig.reports.insert_or_merge(&report("short", None)).await?;
-    let read = plain(rig.reports.get_existing(first.entity_key()?).await?);
+    rig.table.insert_or_merge(&report("short", None)).await?;
+    let read = plain(rig.table.get_existing(first.entity_key()?).await?);
     assert_eq!(read.text.as_str(), "short");
     assert_eq!(read.picture, first.picture);
     assert_eq!(rig.blob_count().await, 1, "the text is in its row again");
@@ -317,14 +317,14 @@ async fn a_merged_row_that_would_be_too_large_gives_up_its_largest() -> Result<(
 #[tokio::test]
 async fn a_merging_upsert_of_another_version_is_refused() -> Result<()> {
     let rig = Rig::new().await?;
-    rig.reports.insert(&report(LONG, None)).await?;
+    rig.table.insert(&report(LONG, None)).await?;
     let newer = LargeTable::<Renamed>::new(rig.store.clone(), "Reports", rig.inner.clone())?;
     let value = Renamed::from(report("a text that is also longer than ten", None));
     let error = newer.insert_or_merge(&value).await.unwrap_err();
     assert!(error.to_string().contains("version 1"), "{error}");
     assert_eq!(rig.blob_count().await, 1);
     let read = plain(
-        rig.reports
+        rig.table
             .get_existing(Report::key(&*value.department, value.number)?)
             .await?,
     );

@@ -80,7 +80,7 @@ fn whole() -> Report {
 #[tokio::test]
 async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     let first = keyed(None, 1, 1).await?;
-    first.reports.insert(&whole()).await?;
+    first.table.insert(&whole()).await?;
     let rig = keyed(Some(&first), 2, 1).await?;
     let mut rewrite = rig.reports.rewrite();
     let found = rewrite.run().await?;
@@ -107,7 +107,7 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     assert_eq!(rig.blobs.requests(), 10);
     let new = keyed(Some(&first), 2, 2).await?;
     assert_eq!(
-        new.reports.get_existing(whole().entity_key()?).await?.text,
+        new.table.get_existing(whole().entity_key()?).await?.text,
         LONG
     );
     let error = Rig::new().await?.reports.rewrite().run().await.unwrap_err();
@@ -119,7 +119,7 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
 async fn a_page_that_failed_can_be_repeated() -> Result<()> {
     let first = keyed(None, 1, 1).await?;
     for number in 1..=3 {
-        first.reports.insert(&Report { number, ..whole() }).await?;
+        first.table.insert(&Report { number, ..whole() }).await?;
     }
     let rig = keyed(Some(&first), 2, 1).await?;
     let mut rewrite = rig.reports.rewrite().with_page_size(2);
@@ -139,7 +139,7 @@ async fn a_repeated_continuation_token_ends_a_rewrite_with_an_error() -> Result<
     for rows in [0, 1] {
         let rig = keyed(None, 1, 1).await?;
         for number in 1..=3 {
-            rig.reports.insert(&Report { number, ..whole() }).await?;
+            rig.table.insert(&Report { number, ..whole() }).await?;
         }
         let store = AlwaysFirstPage::around(Arc::clone(&rig.store) as Arc<dyn TableStore>, rows);
         let options = LargeOptions::default().with_codec(Arc::new(Keyed {
@@ -164,7 +164,7 @@ async fn a_rewrite_that_fails_anywhere_loses_nothing_and_can_be_run_again() -> R
         for n in 1.. {
             let case = format!("{failure:?} at request {n}");
             let first = keyed(None, 1, 1).await?;
-            first.reports.insert(&whole()).await?;
+            first.table.insert(&whole()).await?;
             let rig = keyed(Some(&first), 2, 1).await?;
             failure.prepare(&rig, n);
             let answer = rig.reports.rewrite().run().await.map(drop);
@@ -175,12 +175,12 @@ async fn a_rewrite_that_fails_anywhere_loses_nothing_and_can_be_run_again() -> R
             failures += 1;
             let second = keyed(Some(&first), 2, 1).await?;
             second.assert_clean(&case).await?;
-            let read = second.reports.get_existing(whole().entity_key()?).await?;
+            let read = second.table.get_existing(whole().entity_key()?).await?;
             assert_eq!(Report { etag: None, ..read }, whole(), "{case}");
             second.reports.rewrite().run().await?;
             second.assert_clean(&case).await?;
             let new = keyed(Some(&first), 2, 2).await?;
-            let read = new.reports.get_existing(whole().entity_key()?).await?;
+            let read = new.table.get_existing(whole().entity_key()?).await?;
             assert_eq!(Report { etag: None, ..read }, whole(), "{case}");
         }
     }

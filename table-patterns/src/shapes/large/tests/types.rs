@@ -49,7 +49,7 @@ fn open<T: TableEntity>(rig: &Rig) -> Result<LargeTable<T>> {
 async fn a_collection_leaves_the_blobs_of_other_types() -> Result<()> {
     let rig = Rig::new().await?;
     let contracts = open::<Contract>(&rig)?;
-    rig.reports.insert(&report(LONG, Some(PICTURE))).await?;
+    rig.table.insert(&report(LONG, Some(PICTURE))).await?;
     contracts.insert(&contract(2)).await?;
     rig.meter.reset();
     let found = rig
@@ -129,7 +129,7 @@ async fn a_collection_leaves_the_blobs_of_other_versions() -> Result<()> {
 async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report(LONG, None);
-    rig.reports.insert(&whole).await?;
+    rig.table.insert(&whole).await?;
     let row = Entity::from(whole.entity_key()?.into_key())
         .with("Text", b"blob2 of a version to come".as_slice());
     rig.store
@@ -143,7 +143,7 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
     assert_eq!(found.orphans, 0);
 
     // A value in its place is no reference.
-    rig.reports.upsert(&report("blob", None)).await?;
+    rig.table.upsert(&report("blob", None)).await?;
     let found = rig
         .reports
         .collect_older(Duration::ZERO, CollectMode::Report)
@@ -156,7 +156,7 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
         found.orphans, 0,
         "a value that begins like a reference keeps it too"
     );
-    rig.reports.upsert(&report("short", None)).await?;
+    rig.table.upsert(&report("short", None)).await?;
     let found = rig
         .reports
         .collect_older(Duration::ZERO, CollectMode::Remove)
@@ -205,21 +205,21 @@ async fn what_a_row_of_another_type_referred_to_goes_with_it() -> Result<()> {
     let rig = Rig::new().await?;
     let contracts = open::<Contract>(&rig)?;
     contracts.insert(&contract(1)).await?;
-    rig.reports
+    rig.table
         .replace_if(&report(LONG, None), IfMatch::Any)
         .await?;
     assert_eq!(rig.blob_count().await, 1, "the report's text");
-    rig.reports
+    rig.table
         .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
         .await?;
     contracts.insert(&contract(1)).await?;
-    rig.reports.upsert(&report("short", None)).await?;
+    rig.table.upsert(&report("short", None)).await?;
     assert_eq!(rig.blob_count().await, 0);
-    rig.reports
+    rig.table
         .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
         .await?;
     contracts.insert(&contract(1)).await?;
-    rig.reports
+    rig.table
         .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
         .await?;
     assert_eq!(rig.blob_count().await, 0);

@@ -19,7 +19,7 @@ use crate::large::{BlobCodec, BlobContext, ByteStream, CollectMode, LargeOptions
 async fn values_leave_the_row_and_come_back() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report(LONG, Some(PICTURE));
-    rig.reports.insert(&whole).await?;
+    rig.table.insert(&whole).await?;
     assert_eq!(rig.meter.total(), 1);
     assert_eq!(rig.blobs.requests(), 2);
     let row = rig
@@ -33,7 +33,7 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
         Some(EdmType::String)
     );
 
-    let read = rig.reports.get_existing(whole.entity_key()?).await?;
+    let read = rig.table.get_existing(whole.entity_key()?).await?;
     assert_eq!(rig.meter.total(), 2);
     assert_eq!(rig.blobs.requests(), 4);
     assert_eq!(
@@ -48,7 +48,7 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
         text: "short".to_owned(),
         ..read
     };
-    rig.reports.replace(&short).await?;
+    rig.table.replace(&short).await?;
     assert_eq!(rig.meter.total(), 4);
     assert_eq!(rig.blobs.requests(), 4 + 1 + 2);
     assert_eq!(
@@ -57,12 +57,10 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
         "the short text is in the row, the old picture is gone"
     );
 
-    rig.reports
-        .delete(whole.entity_key()?, IfMatch::Any)
-        .await?;
+    rig.table.delete(whole.entity_key()?, IfMatch::Any).await?;
     assert_eq!(rig.meter.total(), 6);
     assert_eq!(rig.blob_count().await, 0);
-    assert_eq!(rig.reports.get(whole.entity_key()?).await?, None);
+    assert_eq!(rig.table.get(whole.entity_key()?).await?, None);
     Ok(())
 }
 
@@ -82,7 +80,7 @@ async fn a_table_without_blobs_refuses_the_type_and_a_plain_read_the_row() -> Re
         #[allow(dead_code)]
         text: Option<String>,
     }
-    rig.reports.insert(&report(LONG, None)).await?;
+    rig.table.insert(&report(LONG, None)).await?;
     let careless = PlainTable::<Careless>::new(rig.store.clone(), "Reports")?;
     let error = careless.query().all().await.unwrap_err();
     assert!(
@@ -131,7 +129,7 @@ async fn a_row_that_would_be_too_large_gives_up_its_largest() -> Result<()> {
 async fn streams_go_in_and_out_in_parts() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report("", None);
-    rig.reports.insert(&whole).await?;
+    rig.table.insert(&whole).await?;
     let piece = Bytes::from((0..1_000_003u32).map(|n| n as u8).collect::<Vec<_>>());
     let pieces = stream::iter(vec![Ok(piece.clone()); 20]);
     let key = whole.entity_key()?;
@@ -164,11 +162,7 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
         .unwrap_err();
     assert!(error.to_string().contains("damaged"));
     assert_eq!(
-        rig.reports
-            .get_existing(&key)
-            .await?
-            .picture
-            .map(|p| p.len()),
+        rig.table.get_existing(&key).await?.picture.map(|p| p.len()),
         Some(20 * 1_000_003)
     );
     let small = rig.reports.read_stream(&key, Report::TEXT).await?.unwrap();
@@ -181,7 +175,7 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
 async fn other_bytes_and_missing_blobs_are_errors() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report(LONG, None);
-    rig.reports.insert(&whole).await?;
+    rig.table.insert(&whole).await?;
     let blob = rig
         .inner
         .list(None)
@@ -199,7 +193,7 @@ async fn other_bytes_and_missing_blobs_are_errors() -> Result<()> {
             .put_opts(&blob, other.to_vec().into(), PutOptions::default())
             .await
             .unwrap();
-        let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
+        let error = rig.table.get(whole.entity_key()?).await.unwrap_err();
         assert!(
             error
                 .to_string()
@@ -208,7 +202,7 @@ async fn other_bytes_and_missing_blobs_are_errors() -> Result<()> {
         );
     }
     crate::blobs::delete(&*rig.inner, &blob).await?;
-    let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
+    let error = rig.table.get(whole.entity_key()?).await.unwrap_err();
     assert!(
         matches!(error.kind(), ErrorKind::Storage(text) if text.contains("missing")),
         "{error}"
@@ -221,7 +215,7 @@ async fn other_bytes_and_missing_blobs_are_errors() -> Result<()> {
 async fn a_collection_spares_young_blobs_and_a_slow_write_gives_up() -> Result<()> {
     let rig = Rig::new().await?;
     let key = report(LONG, None);
-    rig.reports.insert(&key).await?;
+    rig.table.insert(&key).await?;
     let stray = Path::parse(format!(
         "large/reports/psales/r1/text/{}",
         uuid::Uuid::new_v4()
@@ -328,7 +322,7 @@ async fn a_codec_sees_every_value_and_only_its_own() -> Result<()> {
         .await?
         .unwrap();
     assert_eq!(content.size, LONG.len() as u64);
-    let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
+    let error = rig.table.get(whole.entity_key()?).await.unwrap_err();
     assert!(
         error
             .to_string()
@@ -365,7 +359,7 @@ async fn long_keys_are_refused_before_anything_is_written() -> Result<()> {
         department: "\u{E4}".repeat(40),
         ..report(LONG, None)
     };
-    let error = rig.reports.insert(&long).await.unwrap_err();
+    let error = rig.table.insert(&long).await.unwrap_err();
     assert!(
         error.is_limit_exceeded() && error.to_string().contains("escaped"),
         "{error}"
@@ -379,13 +373,13 @@ async fn long_keys_are_refused_before_anything_is_written() -> Result<()> {
 async fn a_damaged_reference_is_an_error() -> Result<()> {
     let rig = Rig::new().await?;
     let whole = report("x", None);
-    rig.reports.insert(&whole).await?;
+    rig.table.insert(&whole).await?;
     let row =
         Entity::from(whole.entity_key()?.into_key()).with("Text", b"blob1 id=what".as_slice());
     rig.store
         .write(rig.reports.name(), Operation::Merge(row, IfMatch::Any))
         .await?;
-    let error = rig.reports.get(whole.entity_key()?).await.unwrap_err();
+    let error = rig.table.get(whole.entity_key()?).await.unwrap_err();
     assert!(
         error.to_string().contains("a reference to a blob"),
         "{error}"
@@ -433,12 +427,12 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
             Step::Upsert(text, picture) => {
                 let picture = picture.map(|size| vec![7; size]);
                 let new = report(&"t".repeat(text), picture.as_deref());
-                rig.reports.upsert(&new).await?;
+                rig.table.upsert(&new).await?;
                 model = Some(new);
             }
             Step::Replace(text) => {
                 let text = "u".repeat(text);
-                let done = rig.reports.update(&key, |old| {
+                let done = rig.table.update(&key, |old| {
                     old.text.clone_from(&text);
                     Ok(())
                 });
@@ -459,7 +453,7 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
             }
             Step::Delete => {
                 assert_eq!(
-                    rig.reports.delete_if_exists(&key).await?,
+                    rig.table.delete_if_exists(&key).await?,
                     model.take().is_some()
                 );
             }
@@ -475,7 +469,7 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
             }
         }
         let read = rig
-            .reports
+            .table
             .get(&key)
             .await?
             .map(|read| Report { etag: None, ..read });
@@ -488,7 +482,7 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
 async fn readers_and_collections_never_see_a_gap() -> Result<()> {
     let rig = Arc::new(Rig::new().await?);
     let key = report("", None).entity_key()?;
-    rig.reports.insert(&report(LONG, Some(PICTURE))).await?;
+    rig.table.insert(&report(LONG, Some(PICTURE))).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..4 {
         let reports = rig.reports.clone();

@@ -1,0 +1,329 @@
+//! Tables of types with large fields: what differs from other types.
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_core::store::{Operation, Result};
+
+use crate::tests::faulty_blobs::FaultyBlobs;
+use crate::{Database, Table};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Report", rename_all = "PascalCase")]
+#[index(author, row_key = "author_{author}_{number}")]
+#[index(code, partition_key = "code_{code}", row_key = "x", unique = "table")]
+struct Report {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "report_{}")]
+    number: u32,
+    author: String,
+    code: Option<String>,
+    #[large(over = 10)]
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Note", rename_all = "PascalCase")]
+struct Note {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "note_{}")]
+    number: u32,
+    title: String,
+    #[large(over = 10)]
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Line", rename_all = "PascalCase")]
+struct Line {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "line_{}")]
+    number: u32,
+}
+
+#[derive(Debug, PartialEq, TableEntity)]
+#[entity(projection_of = Note, rename_all = "PascalCase")]
+struct Title {
+    title: String,
+}
+
+const LONG: &str = "a text that does not stay in its row";
+
+fn report(number: u32, text: &str) -> Report {
+    let (department, author) = ("Sales".to_owned(), "Kwok".to_owned());
+    let code = Some(format!("S-{number}"));
+    Report {
+        department,
+        number,
+        author,
+        code,
+        text: text.to_owned(),
+    }
+}
+
+fn note(number: u32, text: &str) -> Note {
+    Note {
+        department: "Sales".to_owned(),
+        number,
+        title: "T".to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+struct Rig {
+    db: Database,
+    meter: RequestMeter,
+    blobs: Arc<FaultyBlobs>,
+    inner: Arc<InMemory>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (meter, inner) = (RequestMeter::new(), Arc::new(InMemory::new()));
+        let faults = table_core::adapter::FaultInjector::new(1);
+        let blobs = Arc::new(FaultyBlobs::apart(inner.clone(), faults));
+        let store = Metered::new(MemoryStore::new(), meter.clone());
+        let db = Database::new(store).with_blobs(Arc::clone(&blobs) as Arc<dyn ObjectStore>);
+        Self {
+            db,
+            meter,
+            blobs,
+            inner,
+        }
+    }
+
+    /// A table that has been written, so that the manifest is known.
+    async fn table<T: TableEntity>(&self) -> Result<Table<T>> {
+        let table = self.db.table::<T>("Reports")?;
+        table.declare().await?;
+        self.db.store().manifest(table.name()).await?;
+        self.meter.reset();
+        Ok(table)
+    }
+
+    async fn blob_count(&self) -> usize {
+        use futures_util::StreamExt as _;
+        self.inner.list(None).count().await
+    }
+}
+
+#[tokio::test]
+async fn without_a_blob_store_the_table_is_refused_by_name() {
+    let error = Database::new(MemoryStore::new())
+        .table::<Note>("Reports")
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("'Text' in 'Reports'") && text.contains("with_blobs"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn projections_counts_and_rows_read_no_blob() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    notes.insert(&note(1, LONG)).await?;
+    let before = rig.blobs.requests();
+    let title: Option<Title> = notes.get_as(Note::key("Sales", 1u32)?).await?;
+    assert_eq!(title, Some(Title { title: "T".into() }));
+    assert_eq!(notes.query().project::<Title>().all().await?.len(), 1);
+    assert_eq!(notes.query().project::<Entity>().all().await?.len(), 1);
+    assert_eq!(notes.query().count().await?, 1);
+    assert_eq!(rig.blobs.requests(), before);
+    assert_eq!(notes.query().all().await?, [note(1, LONG)]);
+    assert_eq!(rig.blobs.requests(), before + 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn stored_entities_are_changed_without_a_further_read() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    notes.insert(&note(1, LONG)).await?;
+    let mut stored = notes.get_existing_stored(Note::key("Sales", 1u32)?).await?;
+    assert_eq!(stored.text, LONG);
+    assert!(stored.entity().get("Text").is_some());
+    assert_ne!(
+        stored.entity().get("Text"),
+        Some(table_core::model::ValueRef::String(LONG)),
+        "the row holds a reference"
+    );
+    rig.meter.reset();
+    let before = rig.blobs.requests();
+    let change = |note: &mut Note| {
+        note.text.push('!');
+        Ok(())
+    };
+    notes.update_stored(&mut stored, change).await?;
+    assert_eq!(rig.meter.total(), 1);
+    assert_eq!(rig.blobs.requests() - before, 2, "a put and a delete");
+    assert_eq!(stored.text, format!("{LONG}!"));
+    notes.update_stored(&mut stored, change).await?;
+    let all = notes.stored(notes.query()).all().await?;
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].text, format!("{LONG}!!"));
+    notes.replace_stored(&all[0], &note(1, LONG)).await?;
+    assert_eq!(rig.blob_count().await, 1);
+    let last = notes.get_existing_stored(Note::key("Sales", 1u32)?).await?;
+    notes.delete_stored(&last).await?;
+    assert_eq!(rig.blob_count().await, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn lookups_sets_and_refusals_with_indexes() -> Result<()> {
+    let rig = Rig::new();
+    let reports = rig.table::<Report>().await?;
+    for number in 1..=3 {
+        reports.insert(&report(number, LONG)).await?;
+    }
+    assert_eq!(rig.blob_count().await, 3);
+    let taken = Report {
+        code: Some("S-1".into()),
+        ..report(4, LONG)
+    };
+    assert!(reports.insert(&taken).await.is_err());
+    assert_eq!(
+        rig.blob_count().await,
+        3,
+        "the refused write has withdrawn its blob"
+    );
+
+    let kwok = reports.by(Report::by_author("Sales").author("Kwok"));
+    assert_eq!(kwok.all().await?.len(), 3);
+    assert!(kwok.all().await?.iter().all(|report| report.text == LONG));
+    let before = rig.blobs.requests();
+    assert_eq!(kwok.count().await?, 3);
+    assert_eq!(rig.blobs.requests(), before, "a count reads no blob");
+    let by_code = reports.by(Report::by_code("S-2"));
+    assert_eq!(by_code.get().await?, Some(report(2, LONG)));
+    let stored = kwok.clone().stored().all().await?;
+    reports
+        .replace_stored(&stored[0], &report(1, "short"))
+        .await?;
+    assert_eq!(rig.blob_count().await, 2);
+    let page = kwok.readable_page(None).await?;
+    assert_eq!((page.page.items.len(), page.unreadable.len()), (3, 0));
+
+    let summary = reports
+        .query()
+        .update(|report| {
+            report.author = "Lee".into();
+            Ok(())
+        })
+        .await?;
+    assert_eq!(summary.written, 3);
+    assert_eq!(
+        reports
+            .by(Report::by_author("Sales").author("Lee"))
+            .all()
+            .await?
+            .len(),
+        3
+    );
+    assert_eq!(rig.blob_count().await, 2);
+    let before = rig.blobs.requests();
+    let summary = reports.query().delete().await?;
+    assert_eq!(summary.written, 3);
+    assert_eq!(rig.blobs.requests() - before, 2, "no value is read");
+    assert_eq!(rig.blob_count().await, 0);
+    assert_eq!(by_code.get().await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_group_stores_its_blobs_first_and_removes_those_of_its_old_rows() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    group_of(&rig, &notes, 2).await?;
+    // With the indexes of another type in the table.
+    let rig = Rig::new();
+    let _reports = rig.table::<Report>().await?;
+    let notes = rig.table::<Note>().await?;
+    group_of(&rig, &notes, 3).await
+}
+
+async fn group_of(rig: &Rig, notes: &Table<Note>, requests: u64) -> Result<()> {
+    let line = Line {
+        department: "Sales".into(),
+        number: 1,
+    };
+    let mut group = notes.group(Note::partition("Sales")?);
+    group
+        .insert(&note(1, LONG))?
+        .insert(&line)?
+        .insert(&note(2, LONG))?;
+    assert_eq!(group.commit().await?.len(), 3);
+    assert_eq!(notes.query().all().await?, [note(1, LONG), note(2, LONG)]);
+    assert_eq!(rig.blob_count().await, 2);
+
+    // A group that is refused withdraws its blobs.
+    let mut group = notes.group(Note::partition("Sales")?);
+    group.insert(&note(3, LONG))?.insert(&line)?;
+    assert!(group.commit().await.is_err());
+    assert_eq!(rig.blob_count().await, 2);
+
+    let other = format!("{LONG}, changed");
+    let mut group = notes.group(Note::partition("Sales")?);
+    group.update::<Note>(Note::key("Sales", 1u32)?, |note| {
+        assert_eq!(note.text, LONG);
+        note.text.push_str(", changed");
+        Ok(())
+    })?;
+    group.delete(Note::key("Sales", 2u32)?, IfMatch::Any)?;
+    group.commit().await?;
+    assert_eq!(notes.query().all().await?, [note(1, &other)]);
+    assert_eq!(rig.blob_count().await, 1, "of the entity that is left");
+
+    let stored = notes.get_existing_stored(Note::key("Sales", 1u32)?).await?;
+    let mut group = notes.group(Note::partition("Sales")?);
+    group.delete_stored(&stored)?;
+    group.push(Operation::Delete(
+        Line::key("Sales", 1u32)?.into_key(),
+        IfMatch::Any,
+    ))?;
+    rig.meter.reset();
+    group.commit().await?;
+    assert_eq!(rig.meter.total(), requests);
+    assert_eq!(rig.blob_count().await, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_update_reads_again_what_another_writer_has_replaced() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    notes.insert(&note(1, LONG)).await?;
+    let key = Note::key("Sales", 1u32)?;
+    let (other, mut first) = (notes.clone(), true);
+    let updated = notes
+        .update(&key, move |note| {
+            if std::mem::take(&mut first) {
+                let replaced = Note {
+                    title: "other".into(),
+                    text: format!("{LONG}, replaced"),
+                    ..note.clone()
+                };
+                let other = other.clone();
+                // The store is in memory: the write ends at its first poll.
+                futures_util::FutureExt::now_or_never(async move {
+                    other.replace_if(&replaced, IfMatch::Any).await
+                });
+            }
+            note.text.push('!');
+            Ok(())
+        })
+        .await?;
+    assert!(updated.text.ends_with('!'));
+    assert_eq!(notes.get_existing(&key).await?, updated);
+    assert_eq!(rig.blob_count().await, 1);
+    Ok(())
+}
