@@ -6,7 +6,6 @@ use std::vec;
 
 use futures_core::Stream;
 use futures_util::future::Either;
-use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::TableQuery;
@@ -49,8 +48,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         };
         let entities = pages.entities(self.options.prefetch);
         match loads {
-            Ok(Some(loads)) => Results::Loaded(loads.stream(entities).boxed()),
-            _ => Results::Rows(Decoded {
+            Ok(Some(loads)) => Either::Left(loads.stream(entities).boxed()),
+            _ => Either::Right(Decoded {
                 entities,
                 of: PhantomData,
             }),
@@ -239,35 +238,6 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     fn sorts(&self) -> bool {
         self.options.order == Order::SortedOnClient
             && self.table.store().profile().order == KeyOrder::Unsorted
-    }
-}
-
-/// The results of a query, one after another.
-enum Results<R> {
-    Rows(Decoded<R>),
-    /// Results that have values outside of their rows.
-    Loaded(BoxStream<'static, Result<R>>),
-}
-
-/// No field is pinned.
-impl<R> Unpin for Results<R> {}
-
-impl<R: FromEntity> Stream for Results<R> {
-    type Item = Result<R>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match &mut *self {
-            Self::Rows(rows) => Pin::new(rows).poll_next(cx),
-            Self::Loaded(results) => results.as_mut().poll_next(cx),
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        match self {
-            Self::Rows(rows) => rows.size_hint(),
-            // A row may be gone when it is loaded.
-            Self::Loaded(results) => (0, results.size_hint().1),
-        }
     }
 }
 

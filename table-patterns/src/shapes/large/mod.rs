@@ -4,9 +4,11 @@
 //! An entity has at most 1 MiB, a property 64 KiB. A document or a picture does not fit, and every query would read it.
 //! Such a value belongs in a blob store, but then the row and the blob must stay consistent.
 //!
-//! Mark a `String` or `Vec<u8>` field with `#[large]` or `#[large(over = 4096)]`, and open the table with [`LargeTable`].
+//! Mark a `String` or `Vec<u8>` field with `#[large]` or `#[large(over = 4096)]`, and give the [`Database`](crate::Database) a blob store:
+//! [`with_blobs`](crate::Database::with_blobs). Its [`Table`](crate::Table) then reads and writes whole entities. [`LargeTable`] has the
+//! same writes, and streams, collections and rewrites of blobs.
 //! A value with more bytes than the bound (32,768 by default) goes to the blob store; a smaller value stays in the row.
-//! [`Table`](crate::Table) refuses such a type.
+//! A database without a blob store refuses such a type.
 //!
 //! # Key layout
 //! The row has the entity's own key. A property whose value is in a blob holds a *reference*
