@@ -402,7 +402,7 @@ async fn a_group_refuses_changes_that_it_cannot_write_without_a_request() -> Res
         text: "x".repeat(2000),
     };
     let large = group.insert(&letter).unwrap_err().to_string();
-    assert!(large.contains("LargeTable"), "{large}");
+    assert!(large.contains("with_blobs"), "{large}");
     let outside = Stock {
         customer: "d".to_owned(),
         ..stock(1)
