@@ -236,7 +236,7 @@ impl Database {
 fn without_blobs(table: &TableName, property: &str) -> Error {
     Error::misuse(format!(
         "values of the property '{property}' in '{table}' may be in blobs: give the database a blob store (`Database::with_blobs`, feature \
-         `blobs`)"
+         `blobs`), or open the table as a `table_patterns::large::LargeTable`"
     ))
 }
 
