@@ -25,7 +25,7 @@ use table_patterns::examination::Examination;
 use table_patterns::heterogeneous::{self, Resolver};
 use table_patterns::index::{IndexBuild, IndexedEntities, Stored};
 use table_patterns::journal::{Journal, Recovery};
-use table_patterns::large::{LargeLookup, LargeQuery, LargeRewrite, LargeTable};
+use table_patterns::large::LargeRewrite;
 use table_patterns::log_blobs::LogWriter;
 use table_patterns::log_tail::LogTail;
 #[cfg(feature = "paging")]
@@ -79,13 +79,11 @@ type RowKey = EntityKey<Row>;
 type PlainKey = EntityKey<Plain>;
 
 fn soft_deletion(
-    (indexed, large, wide): (&Table<Note>, &LargeTable<Note>, &WideTable<Note>),
+    (indexed, wide): (&Table<Note>, &WideTable<Note>),
     (spread, slices): (&SpreadTable<Note>, &TimeSlices<Note>),
 ) {
     send(indexed.soft_delete(any::<NoteKey>()));
     send(indexed.restore(any::<NoteKey>()));
-    send(large.soft_delete(any::<NoteKey>()));
-    send(large.restore(any::<NoteKey>()));
     send(wide.soft_delete(any::<NoteKey>()));
     send(wide.restore(any::<NoteKey>()));
     send(spread.soft_delete(any::<NoteKey>()));
@@ -267,36 +265,6 @@ fn lookups(lookup: &Lookup<Row>, one: &Lookup<Row, Row, OneEntry>, stored: &Stor
     send(stored.count());
 }
 
-fn large_lookups(
-    table: &LargeTable<Row>,
-    lookup: &LargeLookup<Row>,
-    one: &LargeLookup<Row, OneEntry>,
-) {
-    let (store, name) = (any::<MemoryStore>, any::<TableName>);
-    send(LargeTable::<Row>::open(
-        store(),
-        name(),
-        any(),
-        any(),
-        any(),
-    ));
-    send(LargeTable::<Row>::open_to_read(
-        store(),
-        name(),
-        any(),
-        any(),
-        any(),
-    ));
-    send(table.upgrade_all());
-    send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
-    send(lookup.page(any()));
-    send(lookup.all());
-    send(lookup.first());
-    send(lookup.count());
-    send(lookup.readable_page(any()));
-    send(one.get());
-}
-
 #[cfg(feature = "paging")]
 fn pages(pager: &Pager, query: &SpreadQuery<Plain>) {
     send(pager.page(query, any(), any()));
@@ -329,31 +297,7 @@ fn feeds(
     send(table.merge(any::<PlainKey>(), any(), any::<IfMatch>()));
 }
 
-fn large_queries(query: &LargeQuery<Plain>) {
-    send(query.delete());
-    send(query.update(|_: &mut Plain| Ok(())));
-    send(query.all());
-    send(query.first());
-    send(query.count());
-    send(query.page(any()));
-    send(query.readable_page(any()));
-}
-
-fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
-    send(table.flush());
-    send(table.create_if_missing());
-    send(table.delete_table());
-    send(table.get(any::<PlainKey>()));
-    send(table.get_existing(any::<PlainKey>()));
-    send(table.insert(any()));
-    send(table.upsert(any()));
-    send(table.insert_or_merge(any()));
-    send(table.replace(any()));
-    send(table.replace_if(any(), any::<IfMatch>()));
-    send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
-    send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
-    send(table.delete_if_exists(any::<PlainKey>()));
-    send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
+fn large_values(table: &Table<Plain>, rewrite: &mut LargeRewrite<Plain>) {
     let content = any::<BoxStream<'static, Result<bytes::Bytes>>>();
     send(table.put_stream(
         any::<PlainKey>(),
@@ -362,8 +306,8 @@ fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
         any::<IfMatch>(),
     ));
     send(table.read_stream(any::<PlainKey>(), any::<LargeField<Plain>>()));
-    send(table.collect(any(), any()));
-    send(table.scrub());
+    send(table.collect_blobs(any(), any()));
+    send(table.scrub_blobs());
     send(rewrite.step());
     send(rewrite.run());
 }

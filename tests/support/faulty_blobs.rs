@@ -1,10 +1,11 @@
 //! A blob store with injected faults, for the tests of several packages.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use object_store::path::Path;
@@ -36,6 +37,16 @@ pub(crate) struct FaultyBlobs {
     is_unconditional: Arc<AtomicBool>,
     /// The faults that were injected before the last call of `fail_at`.
     earlier: Arc<AtomicUsize>,
+    before_read: Arc<Mutex<Option<Action>>>,
+}
+
+/// What another process does before a request.
+struct Action(BoxFuture<'static, ()>);
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Action")
+    }
 }
 
 impl FaultyBlobs {
@@ -70,7 +81,18 @@ impl FaultyBlobs {
             refuses,
             is_unconditional,
             earlier,
+            before_read: Arc::default(),
         }
+    }
+
+    /// Runs an action of another process before the next read of a blob.
+    pub(crate) fn before_next_read(&self, action: impl Future<Output = ()> + Send + 'static) {
+        *self.before_read.lock().unwrap() = Some(Action(action.boxed()));
+    }
+
+    /// Whether the action of [`before_next_read`](Self::before_next_read) has run.
+    pub(crate) fn has_run_before_read(&self) -> bool {
+        self.before_read.lock().unwrap().is_none()
     }
 
     /// Makes the `n`th request from now (from 1) fail, before or after it takes effect. With `crashes`, all later requests
@@ -187,6 +209,10 @@ impl ObjectStore for FaultyBlobs {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        let action = self.before_read.lock().unwrap().take();
+        if let Some(Action(action)) = action {
+            action.await;
+        }
         self.run(self.blobs.get_opts(path, options)).await
     }
 

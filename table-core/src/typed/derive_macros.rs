@@ -59,7 +59,7 @@
 /// | `#[expires]` on a `DateTime<Utc>`, a `Ticks`, or an `Option` of one | reads leave the entity out from this time on, and a sweep removes it: `Upkeep` of `table_patterns` |
 /// | `#[deleted_at]`, `#[deleted_at(keep_days = 90)]` on an `Option` of a time | `soft_delete` sets the time and reads leave the entity out; `restore` brings it back within the days (default 30), then a sweep removes it |
 /// | `#[encrypt]` | encrypted before it is sent; needs an encrypting store; cannot be compared |
-/// | `#[large]`, `#[large(over = 4096)]` | values with more bytes (default 32,768) are stored in a blob: `LargeTable` of `table_patterns` |
+/// | `#[large]`, `#[large(over = 4096)]` | values with more bytes (default 32,768) are stored in a blob: `Database::with_blobs` of `table_patterns` |
 /// | `#[entity(rename = "…")]` | name of the property |
 /// | `#[entity(alias = "…")]`, any number | a former name: a row without the property has it under this name. Filters and indexes know the name only |
 /// | `#[entity(default)]`, `default = path` | value for an absent property |

@@ -66,7 +66,7 @@ pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
         return Ok(());
     };
     Err(Error::misuse(format!(
-        "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
+        "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with a `Table` of its type",
         row.key()
     )))
 }

@@ -409,7 +409,7 @@ impl CopyJob {
         let reason = if self.blobs.is_none() {
             "give the blob stores (`with_blobs`), or set `rows_only`"
         } else if table.to_lowercase() != other.to_lowercase() {
-            "names of blobs contain the table's name: copy to a table of the same name, or move the entities with `LargeTable`"
+            "names of blobs contain the table's name: copy to a table of the same name, or move the entities with `Table::move_to`"
         } else {
             return Ok(());
         };

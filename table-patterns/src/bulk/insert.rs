@@ -15,8 +15,6 @@ use table_core::typed::{PlainTable, TableEntity};
 
 use super::{BulkOptions, BulkWriter};
 use crate::index::BulkInsert;
-#[cfg(feature = "blobs")]
-use crate::large::LargeTable;
 use crate::rows::in_order::run_in_order;
 use crate::spread::SpreadTable;
 use crate::table::Table;
@@ -105,7 +103,7 @@ impl<'a, H: BulkTable + ?Sized> BulkWork<'a, H> {
     /// |---|---|
     /// | [`Table`] without indexes | 1 per group of up to 100 entities of a partition |
     /// | [`Table`] with indexes | those of one write per group: see [`IndexedEntities::insert_all`](crate::index::IndexedEntities::insert_all) |
-    /// | [`LargeTable`], [`WideTable`], [`SpreadTable`], [`TimeSlices`] | those of `insert` per entity |
+    /// | [`Table`] of a type with large fields, [`WideTable`], [`SpreadTable`], [`TimeSlices`] | those of `insert` per entity |
     pub fn insert_all<S>(self, entities: S) -> InsertAll<'a>
     where
         S: Stream<Item: BulkItem<H::Entity>> + Send + 'static,
@@ -274,12 +272,6 @@ macro_rules! one_by_one {
     };
 }
 
-#[cfg(feature = "blobs")]
-one_by_one!(
-    LargeTable,
-    |table, _entity| table.name().clone(),
-    |written| written
-);
 one_by_one!(
     SpreadTable,
     |table, _entity| table.name().clone(),

@@ -182,7 +182,7 @@ pub enum Unchanged {
 /// 1 request per page of keys and 1 per group of 100 rows. If the partition is empty, up to 3 more requests check that
 /// it is not spread over buckets. A row that another writer deletes during the call counts as written. A row that
 /// another writer adds during the call may stay. Blobs of large entities stay until
-/// [`LargeTable::collect`](crate::large::LargeTable::collect) removes them.
+/// [`Table::collect_blobs`](crate::Table::collect_blobs) removes them.
 ///
 /// # Errors
 /// A failed read; a row that an index may cover; a partition that is spread over buckets. Failed deletes are in the
@@ -228,7 +228,7 @@ pub async fn delete_partition(
 /// Deletes the entities that match a filter.
 ///
 /// 1 request per page of keys and 1 per group of 100 entities of one partition. The deletion is not atomic and not a
-/// snapshot. Blobs of large entities stay until [`LargeTable::collect`](crate::large::LargeTable::collect) removes them.
+/// snapshot. Blobs of large entities stay until [`Table::collect_blobs`](crate::Table::collect_blobs) removes them.
 ///
 /// # Errors
 /// A failed read; an entity that an index may cover. Failed deletes are in the summary.

@@ -8,8 +8,6 @@ use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_core::typed::{PlainTable, TableEntity};
 
 use super::resources::{StepHandler, StepId};
-#[cfg(feature = "blobs")]
-use crate::large::LargeTable;
 use crate::spread::SpreadTable;
 use crate::table::Table;
 use crate::wide::WideTable;
@@ -55,8 +53,6 @@ macro_rules! moves {
 
 moves!(Table);
 moves!(PlainTable);
-#[cfg(feature = "blobs")]
-moves!(LargeTable);
 moves!(SpreadTable);
 moves!(WideTable);
 

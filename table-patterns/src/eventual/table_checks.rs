@@ -161,7 +161,7 @@ pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
             .to_owned()
     } else if let Some(property) = first_name_in_blobs(row) {
         format!(
-            "has the value of '{property}' in a blob, which the step would lose: move the entity by a `Mover` over its `LargeTable` (`move_by`)"
+            "has the value of '{property}' in a blob, which the step would lose: move the entity by a `Mover` over a `Table` with its type (`move_by`)"
         )
     } else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Writes of entities with large values and index entries: all writes of a large table pass through here.
+//! Writes of entities with large values and index entries: all writes of types with large fields pass through here.
 //!
 //! ```text
 //! logical entity ─► large values into blobs ─► row ─► entries of its indexes ─► journal ─► store
@@ -16,9 +16,9 @@ use table_core::store::{
     Conflicts, Error, ErrorKind, Operation, Outcome, PlainWrite, Result, TableStore, Written,
 };
 
-use super::{LargeOptions, LargeValues, NewBlobs};
+use super::{LargeValues, NewBlobs};
 use crate::entity_rows;
-use crate::index::{IndexOptions, IndexedEntities, MAX_CLAIMS, due_row};
+use crate::index::{IndexedEntities, MAX_CLAIMS, due_row};
 use crate::journal::{Change, Committed, Entries, MoveAttempt, Moved, before};
 use crate::rows::plain::permit;
 use crate::rows::write_together;
@@ -46,14 +46,6 @@ impl EntityWriter {
         }
     }
 
-    /// Adds the indexes of the table: every write updates their entries.
-    pub(crate) fn with_indexes(self, indexes: IndexedEntities) -> Self {
-        Self {
-            indexes: Some(indexes),
-            ..self
-        }
-    }
-
     /// Makes writes ignore the table's manifest and leave index entries as they are.
     pub(crate) fn ignoring_indexes(self) -> Self {
         Self {
@@ -75,30 +67,10 @@ impl EntityWriter {
         self.merge(&NewBlobs::none(), old, patch).await
     }
 
-    /// Waits until the background tasks of earlier writes have deleted or handed over their journal rows and tickets.
-    pub(crate) async fn flush(&self) {
-        if let Some(indexes) = &self.indexes {
-            indexes.flush().await;
-        }
-    }
-
     /// Sets the number of attempts and of requests at once.
     pub(crate) fn with_bounds(mut self, attempts: u32, concurrency: usize) -> Self {
-        self.values.options.attempts = attempts;
-        self.values.options.concurrency = concurrency;
-        self
-    }
-
-    /// Changes the options of the large values and of the indexes.
-    pub(crate) fn with_options(
-        mut self,
-        set_large: impl FnOnce(&mut LargeOptions),
-        set_indexes: impl FnOnce(&mut IndexOptions),
-    ) -> Self {
-        set_large(&mut self.values.options);
-        self.indexes = self
-            .indexes
-            .map(|indexes| indexes.with_options(set_indexes));
+        self.values.attempts = attempts.max(1);
+        self.values.concurrency = concurrency.max(1);
         self
     }
 
@@ -176,7 +148,7 @@ impl EntityWriter {
         key: &Key,
         mut change: impl FnMut(Option<&Entity>) -> Result<Option<Entity>> + Send,
     ) -> Result<Option<Written>> {
-        let mut conflicts = Conflicts::new(self.values.options.attempts);
+        let mut conflicts = Conflicts::new(self.values.attempts);
         loop {
             let old = self.values.row(key).await?;
             let new = change(old.as_ref())?.map(|new| new.with_system(None, None));

@@ -34,6 +34,8 @@ pub(crate) fn open_writer(
         schema,
         blobs,
         options,
+        attempts: 1,
+        concurrency: 1,
     };
     if let Some(open) = values
         .large()

@@ -32,7 +32,7 @@ pub(crate) use loader::{LargeLoader, open_writer};
 pub use options::LargeOptions;
 #[cfg(feature = "blobs")]
 pub(crate) use values::{
-    LargeValues, NewBlobs, not_encrypted, put_new_reference, remove_blobs, value,
+    LargeValues, NewBlobs, not_encrypted, put_new_reference, remove_all, remove_blobs, value,
 };
 #[cfg(not(feature = "blobs"))]
 pub(crate) use without::{EntityWriter, GroupBlobs};

@@ -16,7 +16,7 @@ impl EntityWriter {
         if is_same && key == to {
             return Err(own_key_error(key));
         }
-        let (mut conflicts, mut copy) = (Conflicts::new(self.values().options.attempts), None);
+        let (mut conflicts, mut copy) = (Conflicts::new(self.values().attempts), None);
         loop {
             let waited = match self.try_move(key, target, to, &mut copy).await {
                 Ok(LargeMoveAttempt::Moved) => return Ok(()),

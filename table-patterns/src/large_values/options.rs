@@ -13,8 +13,8 @@ use super::{BlobCodec, PlainBlobs};
 /// ```
 /// use std::time::Duration;
 /// use table_patterns::large::LargeOptions;
-/// let options = LargeOptions::default().with_write_deadline(Duration::from_secs(60)).with_concurrency(16);
-/// assert_eq!(options.attempts, 10);
+/// let options = LargeOptions::default().with_write_deadline(Duration::from_secs(60));
+/// assert_eq!(options.root.as_ref(), "large");
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -25,10 +25,6 @@ pub struct LargeOptions {
     pub codec: Arc<dyn BlobCodec>,
     /// The longest time between the first blob of a write and its row; an hour by default.
     pub write_deadline: Duration,
-    /// The number of blobs that are read at once; 8 by default.
-    pub concurrency: usize,
-    /// How often a write in any version is attempted after conflicts; 10 by default.
-    pub attempts: u32,
     /// The directory of the `LocalFileSystem`, if the blobs are local files.
     pub local_files: Option<PathBuf>,
     /// Whether blobs of [`PlainBlobs`] can be read although the codec is another one; `false` by default.
@@ -41,8 +37,6 @@ impl Default for LargeOptions {
             root: Path::from("large"),
             codec: Arc::new(PlainBlobs),
             write_deadline: Duration::from_secs(3600),
-            concurrency: 8,
-            attempts: 10,
             local_files: None,
             accepts_plaintext: false,
         }
@@ -66,7 +60,7 @@ impl LargeOptions {
     }
 
     /// Allows blobs in plaintext during a migration to a codec that encrypts: they can be read, and
-    /// [`LargeTable::rewrite`](crate::large::LargeTable::rewrite) encrypts them.
+    /// [`Table::rewrite_blobs`](crate::Table::rewrite_blobs) encrypts them.
     ///
     /// Remove the option when the rewrite has encrypted all blobs. Until then, a client that can write to the table and the
     /// blob store can store plaintext that readers accept.
@@ -84,25 +78,11 @@ impl LargeOptions {
         self
     }
 
-    /// Sets how many blobs one call reads, writes or deletes at once; at least 1.
-    #[must_use]
-    pub const fn with_concurrency(mut self, blobs: usize) -> Self {
-        self.concurrency = blobs;
-        self
-    }
-
     /// Declares that the blobs are local files in the directory that `LocalFileSystem::new_with_prefix` has. Collections then
     /// also remove partial files of killed processes.
     #[must_use]
     pub fn with_local_files(mut self, directory: impl Into<PathBuf>) -> Self {
         self.local_files = Some(directory.into());
-        self
-    }
-
-    /// Sets how often a write in any version is attempted after conflicts; at least 1.
-    #[must_use]
-    pub const fn with_attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts;
         self
     }
 }

@@ -1,12 +1,14 @@
 //! Moves values from entities into blobs, and removes blobs.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
+use object_store::path::Path;
 use table_core::engine::entity_size;
 use table_core::model::{EdmType, EdmValue, Entity, Key, PropertyRef, TableName, ValueRef};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
@@ -31,6 +33,10 @@ pub(crate) struct LargeValues {
     pub(crate) schema: &'static Schema,
     pub(crate) blobs: Arc<dyn ObjectStore>,
     pub(crate) options: LargeOptions,
+    /// How often a write in any version is attempted.
+    pub(crate) attempts: u32,
+    /// How many blobs one call reads, writes or removes at once; at least 1.
+    pub(crate) concurrency: usize,
 }
 
 /// Blobs of a write whose row is not written yet.
@@ -122,7 +128,7 @@ impl LargeValues {
         Ok(())
     }
 
-    /// Stores values in blobs at the same time, up to the concurrency of the options.
+    /// Stores values in blobs, several at once.
     async fn move_out_together(
         &self,
         entity: &mut Entity,
@@ -147,7 +153,7 @@ impl LargeValues {
             .collect();
         // Every answer is awaited, also after an error: a blob that arrived after its removal would stay.
         let stored: Vec<Result<Reference>> = stream::iter(puts)
-            .buffered(self.options.concurrency.max(1))
+            .buffered(self.concurrency)
             .collect()
             .await;
         for ((property, _), reference) in values.iter().zip(stored) {
@@ -258,7 +264,7 @@ impl LargeValues {
     }
 
     async fn remove(&self, blobs: &[BlobContext]) {
-        remove(&self.blobs, &self.options, blobs).await;
+        remove(&self.blobs, &self.options.root, self.concurrency, blobs).await;
     }
 }
 
@@ -279,18 +285,44 @@ fn blobs_of(table: &TableName, row: &Entity) -> Vec<BlobContext> {
 /// Removes the blobs of rows that were deleted. 1 request per blob.
 pub(crate) async fn remove_blobs(
     blobs: &Arc<dyn ObjectStore>,
-    options: &LargeOptions,
+    root: &Path,
+    concurrency: usize,
     table: &TableName,
     rows: &[&Entity],
 ) {
     let gone: Vec<_> = rows.iter().flat_map(|row| blobs_of(table, row)).collect();
-    remove(blobs, options, &gone).await;
+    remove(blobs, root, concurrency, &gone).await;
+}
+
+/// Removes all blobs of a table that was deleted. 1 request per page of names and 1 per blob.
+pub(crate) async fn remove_all(
+    store: &dyn ObjectStore,
+    root: &Path,
+    table: &TableName,
+    concurrency: usize,
+) -> Result<()> {
+    let directory = blobs::directory(root, table)?;
+    let names = store.list(Some(&directory)).map_err(blobs::blob_error);
+    let ours = names.try_filter(|blob| {
+        let is_clock = blobs::is_clock(&directory, &blob.location);
+        ready(is_clock || BlobContext::parse(root, table, &blob.location).is_some())
+    });
+    let deletes = ours.map_ok(|blob| async move { blobs::delete(store, &blob.location).await });
+    deletes
+        .try_buffer_unordered(concurrency)
+        .try_collect()
+        .await
 }
 
 /// Removes blobs that no row refers to, several at once. If a removal fails, a later collection removes the blob.
-async fn remove(store: &Arc<dyn ObjectStore>, options: &LargeOptions, gone: &[BlobContext]) {
+async fn remove(
+    store: &Arc<dyn ObjectStore>,
+    root: &Path,
+    concurrency: usize,
+    gone: &[BlobContext],
+) {
     let remove = |context: &BlobContext| {
-        let path = context.path(&options.root);
+        let path = context.path(root);
         let (blobs, key) = (Arc::clone(store), context.key.clone());
         async move {
             let removed = match path {
@@ -306,7 +338,7 @@ async fn remove(store: &Arc<dyn ObjectStore>, options: &LargeOptions, gone: &[Bl
     };
     let removals: Vec<_> = gone.iter().map(remove).collect();
     stream::iter(removals)
-        .buffer_unordered(options.concurrency.max(1))
+        .buffer_unordered(concurrency.max(1))
         .collect::<()>()
         .await;
 }

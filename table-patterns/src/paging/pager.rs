@@ -13,8 +13,6 @@ use table_core::typed::{FromEntity, TableEntity, TableQuery};
 
 use super::cursor::{Content, CursorError, CursorKey, hash};
 use crate::clock::{Clock, SystemClock, after};
-#[cfg(feature = "blobs")]
-use crate::large::{LargeLookup, LargeQuery};
 use crate::rows::query_identity;
 use crate::spread::SpreadQuery;
 use crate::table::{Found, Lookup};
@@ -68,14 +66,10 @@ macro_rules! paged {
     };
 }
 
-#[cfg(feature = "blobs")]
-paged!([T: TableEntity] LargeQuery<T> => T);
 paged!([T: TableEntity] SpreadQuery<T> => T);
 paged!([T: TableEntity] WideQuery<T> => Wide<T>);
 paged!([T: TableEntity] SliceQuery<T> => T);
 paged!([T: TableEntity, R: Found, K: Send + Sync] Lookup<T, R, K> => R);
-#[cfg(feature = "blobs")]
-paged!([T: TableEntity, K: Send + Sync] LargeLookup<T, K> => T);
 
 /// Makes the pages of queries for web clients. See the [module](super).
 ///

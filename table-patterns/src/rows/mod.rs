@@ -306,12 +306,6 @@ where
     Box::pin(pages.try_flatten())
 }
 
-/// Whether a row is stored in an older schema version than that of the type.
-#[cfg(feature = "blobs")]
-pub(crate) fn is_older<T: TableEntity>(row: &Entity) -> Result<bool> {
-    Ok(T::SCHEMA.stored_version(row)? < i64::from(T::SCHEMA.version))
-}
-
 /// The row in the current schema version, including properties that no version declares.
 pub(crate) fn upgraded<T: TableEntity>(old: &Entity, value: &T) -> Result<Entity> {
     let mut new = value.to_logical()?;

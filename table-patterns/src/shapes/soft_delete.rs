@@ -4,8 +4,6 @@ use table_core::model::Ticks;
 use table_core::store::{Result, TableStore as _};
 use table_core::typed::{KeyOf, SoftDelete};
 
-#[cfg(feature = "blobs")]
-use super::large::LargeTable;
 use super::spread::SpreadTable;
 use super::time_slices::TimeSlices;
 use super::wide::{Wide, WideTable};
@@ -13,10 +11,9 @@ use crate::Table;
 
 /// The methods of each handle. A handle that finds an entity by more than its key names the other parameter.
 macro_rules! soft_delete {
-    ($($(#[$feature:meta])? $table:ident $(($at:ident: $time:ty))? => $stored:ty;)+) => {$(
+    ($($table:ident $(($at:ident: $time:ty))? => $stored:ty;)+) => {$(
         /// Soft deletion: see [`PlainTable::soft_delete`](table_core::typed::PlainTable::soft_delete). Index entries and unique values stay, so
         /// that no other entity takes a value that a restore needs.
-        $(#[$feature])?
         impl<T: SoftDelete> $table<T> {
             /// Sets the time of deletion: reads leave the entity out, and a sweep removes it for good when it was kept for the days of
             /// `#[deleted_at]`. Returns the entity as stored. Requests as for [`update`](Self::update).
@@ -51,8 +48,6 @@ macro_rules! soft_delete {
 
 soft_delete! {
     Table => T;
-    #[cfg(feature = "blobs")]
-    LargeTable => T;
     SpreadTable => T;
     WideTable => Wide<T>;
     TimeSlices(at: Ticks) => T;

@@ -18,7 +18,7 @@ use crate::entry::Index;
 use crate::index::IndexOptions;
 use crate::large_values::EntityWriter;
 #[cfg(feature = "blobs")]
-use crate::large_values::{LargeLoader, LargeOptions, open_writer};
+use crate::large_values::{LargeLoader, LargeOptions, open_writer, remove_all};
 
 /// A store with tables of typed entities: creates a [`Table`] for each type.
 ///
@@ -91,6 +91,45 @@ impl Database {
     }
 
     /// Sets the store of large values: tables of types with `#[large]` fields need it. See [`large`](crate::large).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// use std::sync::Arc;
+    /// use object_store::memory::InMemory;
+    /// use table_patterns::prelude::*;
+    ///
+    /// #[derive(Debug, PartialEq, TableEntity)]
+    /// #[entity(type = "Report", rename_all = "PascalCase")]
+    /// #[index(author, row_key = "author_{author}_{number}", payload = fields(title))]
+    /// struct Report {
+    ///     #[partition_key]
+    ///     department: String,
+    ///     #[row_key(format = "report_{}")]
+    ///     number: u32,
+    ///     author: String,
+    ///     title: String,
+    ///     #[large(over = 100)]
+    ///     text: String,
+    /// }
+    ///
+    /// let db = Database::new(MemoryStore::new()).with_blobs(Arc::new(InMemory::new()));
+    /// let reports = db.table::<Report>("Reports")?;
+    /// reports.declare().await?;
+    /// let report = Report {
+    ///     department: "Sales".into(),
+    ///     number: 1,
+    ///     author: "Kwok".into(),
+    ///     title: "2013".into(),
+    ///     text: "a long story. ".repeat(1_000_000),
+    /// };
+    /// reports.insert(&report).await?; // the blob, then row and entry
+    ///
+    /// let of_kwok = reports.by(Report::by_author("Sales").author("Kwok"));
+    /// assert_eq!(of_kwok.all().await?, [report]); // whole, with the text
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "blobs")]
     #[must_use]
     pub fn with_blobs(self, blobs: Arc<dyn ObjectStore>) -> Self {
@@ -144,6 +183,21 @@ impl Database {
     ) -> Result<Option<(EntityWriter, Arc<dyn RowLoader>)>> {
         let property = required.large.first();
         property.map_or(Ok(None), |property| Err(without_blobs(table, property)))
+    }
+
+    /// Removes all blobs of a deleted table.
+    #[cfg(feature = "blobs")]
+    pub(super) async fn remove_blobs(&self, table: &TableName) -> Result<()> {
+        let Some(blobs) = &self.blobs else {
+            return Ok(());
+        };
+        let concurrency = self.options().concurrency.max(1);
+        remove_all(&**blobs, &self.large.root, table, concurrency).await
+    }
+
+    #[cfg(not(feature = "blobs"))]
+    pub(super) async fn remove_blobs(&self, _table: &TableName) -> Result<()> {
+        std::future::ready(Ok(())).await
     }
 
     /// Returns the store.
@@ -236,7 +290,7 @@ impl Database {
 fn without_blobs(table: &TableName, property: &str) -> Error {
     Error::misuse(format!(
         "values of the property '{property}' in '{table}' may be in blobs: give the database a blob store (`Database::with_blobs`, feature \
-         `blobs`), or open the table as a `table_patterns::large::LargeTable`"
+         `blobs`)"
     ))
 }
 

@@ -240,7 +240,7 @@ impl<T: FromEntity> Table<T> {
     }
 
     /// The row of an entity, unless it is hidden from this handle.
-    pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
+    pub(crate) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
         let row = self.store().get(self.name(), key, None).await?;
         Ok(row.map(as_read).filter(|row| !self.plain.hides(row)))
     }
@@ -316,14 +316,29 @@ impl<T> Table<T> {
         }
     }
 
-    /// Deletes the table and its entities, if it exists. Returns whether this call deleted it. Tables with entries of its indexes stay. A
-    /// [`Database`] that has opened the indexes of a table does not declare them in a new table of its name: create another one.
-    /// 1 request, or 2 if the first answer was lost.
+    /// Deletes the table and its entities, if it exists. Returns whether this call deleted it. A [`Database`] that has opened the indexes of a
+    /// table does not declare them in a new table of its name: create another one. 1 request, or 2 if the first answer was lost.
+    ///
+    /// If the database [has blobs](Database::with_blobs), the blobs of the table are removed next, also those of a table that was deleted in
+    /// another way: 1 request per page of names and 1 per blob. No program may write to the table, or create it again, before the call has
+    /// returned. If it fails, repeat it.
     ///
     /// # Errors
-    /// Returns the errors of the store.
+    /// Returns the errors of the store and of the blob store. An index that this handle has opened has entries in another table, where they
+    /// would stay: drop the index first.
     pub async fn delete_table_if_exists(&self) -> Result<bool> {
-        self.store().delete_table_if_exists(self.name()).await
+        let opened = self.indexes.get().and_then(|indexes| indexes.opened());
+        if let Some(other) = opened.and_then(IndexedEntities::other_table) {
+            let name = self.name();
+            return Err(Error::wrong_state(format!(
+                "entries of '{name}' are in the table '{other}', and would stay there: drop their index first (`drop_index` of the \
+                 table's `entities`)"
+            )));
+        }
+        // The table before its blobs: after a crash in between, a repeated call removes blobs that no row can need.
+        let deleted = self.store().delete_table_if_exists(self.name()).await?;
+        self.database.remove_blobs(self.name()).await?;
+        Ok(deleted)
     }
 
     /// Returns the store.
@@ -365,7 +380,7 @@ impl<T> Table<T> {
     }
 
     /// Refuses a write of an entity that does not exist in the requested version.
-    pub(super) fn check_version(
+    pub(crate) fn check_version(
         &self,
         key: &Key,
         old: Option<&Entity>,
@@ -381,7 +396,7 @@ impl<T> Table<T> {
         }
     }
 
-    pub(super) fn missing(&self, key: &Key) -> Error {
+    pub(crate) fn missing(&self, key: &Key) -> Error {
         Error::entity_not_found(self.name(), key)
     }
 }

@@ -13,7 +13,7 @@ use crate::rows::{upgrade_one, upgraded, written_value};
 
 impl<T: TableEntity> Table<T> {
     /// The writer of large values with the indexes that the table has now.
-    pub(super) async fn large_writer(&self, large: &EntityWriter) -> Result<EntityWriter> {
+    pub(crate) async fn large_writer(&self, large: &EntityWriter) -> Result<EntityWriter> {
         Ok(large.maintaining(self.maintained_entities().await?))
     }
 

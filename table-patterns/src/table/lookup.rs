@@ -8,7 +8,6 @@ use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
 #[cfg(feature = "paging")]
-use table_core::model::TableName;
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, KeyOrder, Result, TableStore};
@@ -34,7 +33,7 @@ use crate::rows::{is_version_property, readable, stream_readable};
 /// returns them unverified, unless it is [`verified`](Self::verified).
 #[must_use = "a lookup does nothing until it is run"]
 pub struct Lookup<T, R = T, K = ManyEntries> {
-    source: Source,
+    indexes: Arc<TypeIndexes>,
     entries: Result<IndexEntries<T>>,
     trust: Trust,
     limit: Option<usize>,
@@ -49,38 +48,10 @@ pub struct Lookup<T, R = T, K = ManyEntries> {
     of: PhantomData<fn() -> (R, K)>,
 }
 
-/// The indexes of a lookup.
-#[derive(Clone)]
-pub(crate) enum Source {
-    Type(Arc<TypeIndexes>),
-    Opened(Box<IndexedEntities>),
-    /// The table has no indexes.
-    None(Box<Error>),
-}
-
-impl Source {
-    fn store(&self) -> Result<&Arc<dyn TableStore>> {
-        match self {
-            Self::Type(indexes) => Ok(indexes.store()),
-            Self::Opened(entities) => Ok(entities.store()),
-            Self::None(error) => Err((**error).clone()),
-        }
-    }
-
-    #[cfg(feature = "paging")]
-    fn table(&self) -> Result<&TableName> {
-        match self {
-            Self::Type(indexes) => Ok(indexes.table()),
-            Self::Opened(entities) => Ok(entities.table()),
-            Self::None(error) => Err((**error).clone()),
-        }
-    }
-}
-
 impl<T, R, K> Clone for Lookup<T, R, K> {
     fn clone(&self) -> Self {
         Self {
-            source: self.source.clone(),
+            indexes: Arc::clone(&self.indexes),
             entries: self.entries.clone(),
             loader: self.loader.clone(),
             ..*self
@@ -115,8 +86,8 @@ impl<T: TableEntity> Table<T> {
     /// # }
     /// ```
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<T, T, E::Kind> {
-        let source = Source::Type(Arc::clone(self.indexes()));
-        let lookup = Lookup::new(source, entries.into_entries());
+        let indexes = Arc::clone(self.indexes());
+        let lookup = Lookup::new(indexes, entries.into_entries());
         Lookup {
             loader: self.plain().loader().cloned(),
             concurrency: self.plain().concurrency(),
@@ -126,10 +97,10 @@ impl<T: TableEntity> Table<T> {
 }
 
 impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
-    pub(crate) const fn new(source: Source, entries: Result<IndexEntries<T>>) -> Self {
+    pub(super) const fn new(indexes: Arc<TypeIndexes>, entries: Result<IndexEntries<T>>) -> Self {
         let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
         Lookup {
-            source,
+            indexes,
             entries,
             trust,
             limit,
@@ -155,7 +126,7 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// Leaves out hidden entities.
     fn without_hidden(&self, mut found: Vec<Entity>) -> Result<Vec<Entity>> {
         if self.hides() {
-            let now = self.source.store()?.context().now();
+            let now = self.indexes.store().context().now();
             found.retain(|entity| !T::SCHEMA.hides(entity, now));
         }
         Ok(found)
@@ -178,11 +149,7 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
 
     /// The indexes. The first lookup of a program that has not written opens them: 1 request.
     pub(crate) async fn entities(&self) -> Result<&IndexedEntities> {
-        match &self.source {
-            Source::Type(indexes) => indexes.to_read().await,
-            Source::Opened(entities) => Ok(entities),
-            Source::None(error) => Err((**error).clone()),
-        }
+        self.indexes.to_read().await
     }
 
     /// The entries to look up.
@@ -213,7 +180,7 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// The same lookup with another result type.
     fn returning<P>(self) -> Lookup<T, P, K> {
         Lookup {
-            source: self.source,
+            indexes: self.indexes,
             entries: self.entries,
             trust: self.trust,
             limit: self.limit,
@@ -265,7 +232,7 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
 
     /// Whether the store returns entries in an order of its own.
     fn is_unsorted(&self) -> Result<bool> {
-        Ok(self.source.store()?.profile().order == KeyOrder::Unsorted)
+        Ok(self.indexes.store().profile().order == KeyOrder::Unsorted)
     }
 
     fn check_has_pages(&self) -> Result<()> {
@@ -488,7 +455,7 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
         };
         let (entities, entries) = (self.entities().await?, self.entries()?);
         let (index, partition) = (entries.index(), entries.partition().as_str());
-        let (lookups, now) = (entities.lookups(), self.source.store()?.context().now());
+        let (lookups, now) = (entities.lookups(), self.indexes.store().context().now());
         let failed = OnceLock::new();
         let is_found = |row: &Entity| {
             if self.hides() && T::SCHEMA.hides(row, now) {
@@ -556,8 +523,8 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
     /// The text that identifies the lookup: a cursor is valid only for lookups with the same text.
     #[cfg(feature = "paging")]
     pub(crate) fn identity(&self) -> Result<String> {
-        let (store, entries) = (self.source.store()?, self.entries()?);
-        let table = store.profile().table_identity(self.source.table()?);
+        let (store, entries) = (self.indexes.store(), self.entries()?);
+        let table = store.profile().table_identity(self.indexes.table());
         let (index, partition, rows) = (entries.index(), entries.partition(), entries.rows());
         Ok(format!(
             "{table}\n{index}\n{:?}\n{rows:?}\n{:?}",

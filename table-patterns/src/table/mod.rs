@@ -14,8 +14,6 @@ mod write;
 pub use self::database::Database;
 pub use self::group::Group;
 pub use self::handle::Table;
-pub(crate) use self::indexes::{EntityCode, all_indexes, open_entities};
-pub(crate) use self::lookup::Source;
 pub use self::lookup::{Found, Lookup};
 pub use self::stored::StoredQuery;
 pub use self::summary::SummaryOf;

@@ -113,6 +113,8 @@ impl ExpirySweep<'_> {
             entities: self.entities.cloned(),
             #[cfg(feature = "blobs")]
             blobs: self.upkeep.large.clone(),
+            #[cfg(feature = "blobs")]
+            concurrency: self.upkeep.options.concurrency.max(1),
         };
         let write = SetWrite {
             table: self.table,
@@ -253,6 +255,9 @@ struct Remover {
     entities: Option<IndexedEntities>,
     #[cfg(feature = "blobs")]
     blobs: Option<(Arc<dyn ObjectStore>, LargeOptions)>,
+    /// The number of blobs that are removed at once.
+    #[cfg(feature = "blobs")]
+    concurrency: usize,
 }
 
 impl fmt::Debug for Remover {
@@ -321,7 +326,8 @@ impl SetWriter for Remover {
             #[cfg(feature = "blobs")]
             if let Some((blobs, options)) = &self.blobs {
                 let rows: Vec<&Entity> = changes.iter().map(|change| &change.old).collect();
-                remove_blobs(blobs, options, &self.table, &rows).await;
+                let concurrency = self.concurrency;
+                remove_blobs(blobs, &options.root, concurrency, &self.table, &rows).await;
             }
             Ok((written, pending))
         }

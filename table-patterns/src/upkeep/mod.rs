@@ -15,7 +15,7 @@
 //! | finishes interrupted drops | indexes whose drop has begun | [`IndexedEntities::drop_index`](crate::index::IndexedEntities::drop_index) |
 //! | scrubs entries, every 30 days | readable indexes | [`IndexedEntities::scrub_page`](crate::index::IndexedEntities::scrub_page) |
 //! | removes unused blobs of lists, with each scrub | indexes with blobs | [`IndexedEntities::collect_blobs`](crate::index::IndexedEntities::collect_blobs) |
-//! | removes unused blobs of large values, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`LargeTable::collect`](crate::large::LargeTable::collect) |
+//! | removes unused blobs of large values, every 30 days | tables whose manifest names types with such values, if [`Upkeep::blobs`] has their store | [`Table::collect_blobs`](crate::Table::collect_blobs) |
 //! | removes entities that have expired (`#[expires]`), or were deleted and kept long enough (`#[deleted_at]`), with their entries, unique values and blobs, every hour | tables whose manifest names types that expire, if the store is one of this process, or [`Upkeep::trust_expiry`] names the expiry | none |
 //! | applies transactions | the [`eventual`](crate::eventual) transactions of each coordinator given to [`Upkeep::transactions`] | [`Coordinator::run`](crate::eventual::Coordinator::run) |
 //! | removes records of finished transactions | the tables of these coordinators, and the tables of [`Upkeep::transaction_tables`] | [`Coordinator::sweep`](crate::eventual::Coordinator::sweep) |
@@ -29,7 +29,7 @@
 //!   [due](UpkeepReport::due). Upkeep does not finish writes of their entities; it counts the missing entries of these entities and does
 //!   not add them.
 //! - Collect blobs of large values without their store and options: they are [due](UpkeepReport::due). The manifest names a type from
-//!   [`LargeTable::open`](crate::large::LargeTable::open) on, or from the first write of a `LargeTable` without indexes.
+//!   its first write or [`Table::declare`](crate::Table::declare) on.
 //! - Scrub blind copies in other systems.
 //!
 //! # Several at once
@@ -49,7 +49,7 @@
 //! | open, once | 2, and 1 for its own registration if other processes write the store; the registration is written again every ten times [`IndexOptions::cache`](crate::index::IndexOptions::cache), or every lease if that is longer |
 //! | a round without work | 1 for the manifest, 1 for each expired registration, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; that is 2 for a small table without unique index, and 3 with one whose entries are in other partitions |
 //! | a table without a manifest | 1 a round |
-//! | a collection of blobs of large values | 2, and the requests of [`collect`](crate::large::LargeTable::collect) |
+//! | a collection of blobs of large values | 2, and the requests of [`collect_blobs`](crate::Table::collect_blobs) |
 //! | a removal of expired entities | 2, and 1 to read the manifest again in a table without indexes; 1 per page of due rows for each type, and 1 per group of up to 100 of a partition without indexes, or the requests of a deletion; 1 per blob. The service reads the whole table for it. Wide entities: 1 per 1,000 rows of the table, and 1 per entity |
 //! | the queue of tickets, and the queue of each coordinator | 1 a round to look for poison, and the requests of its worker |
 //! | a scrub | 2, and the requests of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |

@@ -588,6 +588,7 @@ impl<'a> Work<'a> {
             table,
             blobs,
             options,
+            concurrency: self.upkeep.options.concurrency.max(1),
         };
         let ended = collection
             .run(grace, CollectMode::Remove, &mut found, next)

@@ -195,8 +195,8 @@ impl<T: FromEntity> PlainTable<T> {
         {
             let name = &shared.name;
             return Err(Error::misuse(format!(
-                "values of the property '{property}' in '{name}' may be in blobs: open the table as a \
-                 `table_patterns::large::LargeTable`"
+                "values of the property '{property}' in '{name}' may be in blobs: open the table by a \
+                 `table_patterns::Database` with blobs"
             )));
         }
         if required.spread.is_some() {

@@ -18,9 +18,10 @@ use crate::bulk::tests::Rig;
 use crate::bulk::{BulkOptions, BulkWriter, compare_tables};
 use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
 use crate::journal::Clearing;
-use crate::large::{LargeOptions, LargeTable};
+use crate::large::LargeOptions;
 use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::upkeep::Upkeep;
+use crate::{Database, Table};
 
 /// Keys and packed properties as lines of hexadecimal digits.
 struct Lines;
@@ -363,11 +364,11 @@ async fn hidden_entities_are_backed_up() -> Result<()> {
     let (blobs, files) = (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
     let open = async |store: &Arc<MemoryStore>, blobs: &Arc<InMemory>| {
         let options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
-        let (blobs, large) = (
-            Arc::clone(blobs) as Arc<dyn ObjectStore>,
-            LargeOptions::default(),
-        );
-        LargeTable::<Session>::open(Arc::clone(store), name.clone(), blobs, large, options).await
+        let store: Arc<dyn TableStore> = Arc::clone(store) as _;
+        let db = Database::with_options(store, options).with_blobs(blobs.clone());
+        let table = db.table::<Session>(name.clone())?;
+        table.declare().await?;
+        Result::<Table<Session>>::Ok(table)
     };
     let table = open(&from, &blobs).await?;
     let session = |number: u32, until| {
@@ -441,11 +442,11 @@ async fn a_restore_does_not_change_its_choice_of_blobs() -> Result<()> {
     let (from, name) = (Arc::new(MemoryStore::new()), TableName::new("Sessions")?);
     let (blobs, files) = (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
     let root = LargeOptions::default().root;
-    let large = LargeOptions::default();
     let options = IndexOptions::local().with_clearing(Clearing::BeforeAnswer);
-    let table =
-        LargeTable::<Session>::open(from.clone(), name.clone(), blobs.clone(), large, options)
-            .await?;
+    let store: Arc<dyn TableStore> = from.clone();
+    let db = Database::with_options(store, options).with_blobs(blobs.clone());
+    let table = db.table::<Session>(name.clone())?;
+    table.declare().await?;
     let (user, text) = ("ann".to_owned(), "a long text".to_owned());
     table
         .insert(&Session {

@@ -18,11 +18,11 @@ use table_core::typed::TableEntity;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::read::declared_references;
-use super::{BlobContext, LargeOptions, LargeTable};
+use super::{BlobContext, LargeOptions, values_of};
+use crate::Table;
 use crate::blobs::{self, blob_error, directory, has_blob};
-use crate::blobs::{MaybeReference, parse_reference};
-use crate::index::IndexedEntities;
+use crate::blobs::{MaybeReference, Reference, parse_reference};
+use crate::large_values::LargeValues;
 
 /// A grace period that is longer than the age of any blob.
 const CENTURY: TimeDelta = TimeDelta::days(36_500);
@@ -59,85 +59,49 @@ const PAGE: usize = 1000;
 /// The blobs of an entity, each with its context.
 type EntityBlobs = Vec<(Path, BlobContext)>;
 
-impl<T: TableEntity> LargeTable<T> {
-    /// Finds blobs that are older than `grace` and that no row refers to, and removes them with [`CollectMode::Remove`]. Rows
-    /// of all types and schema versions count.
+impl<T: TableEntity> Table<T> {
+    /// Finds blobs of the table that are older than `grace` and that no row refers to, and removes them with
+    /// [`CollectMode::Remove`]. Rows of all types and schema versions count.
     ///
-    /// 1 request per entity with old blobs in a page of names, several at once
-    /// ([`LargeOptions::concurrency`](super::LargeOptions)); 3 for the blob store's time, 1 per page of names and 1 per
-    /// orphan. Several collections may run at the same time. With
-    /// [local files](super::LargeOptions::with_local_files), the collection also finds partial files. An upload whose
-    /// partial file is removed while it runs fails and writes no row.
+    /// 1 request per entity with old blobs in a page of names, several at once; 3 for the blob store's time, 1 per page of names
+    /// and 1 per orphan. Several collections may run at the same time. With [local files](super::LargeOptions::with_local_files),
+    /// the collection also finds partial files. An upload whose partial file is removed while it runs fails and writes no row.
     ///
     /// # Errors
     /// Errors of the stores. `grace` is not longer than the write deadline: blobs of writes in flight would be removed. The
-    /// table is missing: if it was dropped, [`delete_table`](Self::delete_table) removes its blobs.
-    pub async fn collect(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
-        let deadline = self.options().write_deadline;
+    /// table is missing: if it was deleted, [`delete_table_if_exists`](Self::delete_table_if_exists) removes its blobs. `T` has
+    /// no large fields.
+    pub async fn collect_blobs(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
+        let deadline = values_of(self)?.options.write_deadline;
         if grace <= deadline {
             return Err(Error::invalid_argument(format!(
                 "a grace period of {grace:?} is not longer than the write deadline, {deadline:?}: blobs of writes \
                  in flight would be removed"
             )));
         }
-        self.collect_older(grace, mode).await
+        collect_older(self, grace, mode).await
     }
+}
 
-    /// The same without the check of `grace`, for times without writers.
-    pub(super) async fn collect_older(
-        &self,
-        grace: Duration,
-        mode: CollectMode,
-    ) -> Result<Collected> {
-        let (table, blobs) = (self.name(), &**self.blobs());
-        let collection = Collection {
-            store: &**self.store(),
-            table,
-            blobs,
-            options: self.options(),
-        };
-        let mut found = Collected::default();
-        collection
-            .run(grace, mode, &mut found, || ready(true))
-            .await?;
-        Ok(found)
-    }
-
-    /// Drops the table if it exists, and then removes all of its blobs. Returns the number of blobs removed. Also removes the
-    /// blobs of a table that was dropped otherwise.
-    ///
-    /// **No program may write to the table, or create it again, before this has returned.** If the call fails, repeat it. 1
-    /// request, 1 per page of names and 1 per blob, several at once.
-    ///
-    /// # Errors
-    /// Errors of the stores. An index with entries in another table, where they would stay: drop the index first.
-    pub async fn delete_table(&self) -> Result<u64> {
-        if let Some(other) = self.entities().and_then(IndexedEntities::other_table) {
-            let name = self.name();
-            return Err(Error::wrong_state(format!(
-                "entries of '{name}' are in the table '{other}', and would stay there: drop their index first (`drop_index` of the \
-                 table's `entities`)"
-            )));
-        }
-        // The table before its blobs: after a crash in between, a repeated call removes blobs that no row can
-        // need.
-        match self.store().delete_table(self.name()).await {
-            Err(error) if error.is_table_not_found() && !error.is_ambiguous() => {}
-            Err(error) if matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }) => {}
-            done => done?,
-        }
-        let directory = directory(&self.options().root, self.name())?;
-        let names = self.blobs().list(Some(&directory)).map_err(blob_error);
-        let ours = names.try_filter(|blob| {
-            let is_clock = blobs::is_clock(&directory, &blob.location);
-            let known = BlobContext::parse(&self.options().root, self.name(), &blob.location);
-            ready(is_clock || known.is_some())
-        });
-        let deletes =
-            ours.map_ok(|blob| async move { blobs::delete(&**self.blobs(), &blob.location).await });
-        let deletes = deletes.try_buffer_unordered(self.options().concurrency.max(1));
-        deletes.try_fold(0, |count, ()| ready(Ok(count + 1))).await
-    }
+/// A collection without the check of `grace`, for times without writers.
+pub(super) async fn collect_older<T: TableEntity>(
+    table: &Table<T>,
+    grace: Duration,
+    mode: CollectMode,
+) -> Result<Collected> {
+    let values = values_of(table)?;
+    let collection = Collection {
+        store: &**table.store(),
+        table: table.name(),
+        blobs: &*values.blobs,
+        options: &values.options,
+        concurrency: values.concurrency,
+    };
+    let mut found = Collected::default();
+    collection
+        .run(grace, mode, &mut found, || ready(true))
+        .await?;
+    Ok(found)
 }
 
 /// A collection of the blobs of a table, whatever types its entities have.
@@ -146,6 +110,8 @@ pub(crate) struct Collection<'a> {
     pub(crate) table: &'a TableName,
     pub(crate) blobs: &'a dyn ObjectStore,
     pub(crate) options: &'a LargeOptions,
+    /// The number of entities that are examined at once.
+    pub(crate) concurrency: usize,
 }
 
 impl Collection<'_> {
@@ -213,7 +179,7 @@ impl Collection<'_> {
         let examined = entities
             .into_iter()
             .map(|(key, blobs)| self.examine(key, blobs, mode));
-        let examined = stream::iter(examined).buffer_unordered(self.options.concurrency.max(1));
+        let examined = stream::iter(examined).buffer_unordered(self.concurrency);
         let add = |mut found: Collected, more| async move {
             found.add(more);
             Ok(found)
@@ -298,39 +264,45 @@ pub struct MissingBlob {
     pub name: String,
 }
 
-impl<T: TableEntity> LargeTable<T> {
+impl<T: TableEntity> Table<T> {
     /// Checks that every large value of the entities of type `T` has its blob, by name and size. Run a scrub for each type of
     /// a table. 1 request per page of rows and 1 per large value. A value that is written during the scrub may be reported
     /// although its blob exists: repeat the scrub.
     ///
     /// # Errors
-    /// Errors of the stores.
-    pub async fn scrub(&self) -> Result<LargeScrub> {
+    /// Errors of the stores; `T` has no large fields.
+    pub async fn scrub_blobs(&self) -> Result<LargeScrub> {
+        let values = values_of(self)?;
         let mut found = LargeScrub::default();
-        let mut rows = self.rows().stream();
+        let mut rows = self.query().project::<Entity>().stream();
         while let Some(row) = rows.try_next().await? {
             found.rows += 1;
-            self.scrub_row(&row.entity, &mut found).await?;
+            scrub_row(values, &row, &mut found).await?;
         }
         Ok(found)
     }
+}
 
-    async fn scrub_row(&self, row: &Entity, found: &mut LargeScrub) -> Result<()> {
-        for (property, reference) in declared_references::<T>(row)? {
-            found.references += 1;
-            let context = BlobContext::new(self.name(), row.key(), property.name, reference.id);
-            let path = context.path(&self.options().root)?;
-            if !has_blob(self.blobs(), &path, reference.stored.size).await? {
-                let (key, property, name) = (row.key().clone(), property.name, path.to_string());
-                found.missing.push(MissingBlob {
-                    key,
-                    property,
-                    name,
-                });
-            }
+async fn scrub_row(values: &LargeValues, row: &Entity, found: &mut LargeScrub) -> Result<()> {
+    for property in values.large() {
+        let stored = row.get(property.name);
+        let reference = stored.map(|value| Reference::read(row.key(), property, value));
+        let Some(reference) = reference.transpose()?.flatten() else {
+            continue;
+        };
+        found.references += 1;
+        let context = BlobContext::new(&values.table, row.key(), property.name, reference.id);
+        let path = context.path(&values.options.root)?;
+        if !has_blob(&values.blobs, &path, reference.stored.size).await? {
+            let (key, property, name) = (row.key().clone(), property.name, path.to_string());
+            found.missing.push(MissingBlob {
+                key,
+                property,
+                name,
+            });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The number of directory levels between a table's directory and a blob: PartitionKey, RowKey, property.

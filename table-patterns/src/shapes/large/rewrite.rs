@@ -11,16 +11,15 @@ use table_core::store::{
 };
 use table_core::typed::TableEntity;
 
-use super::BlobKey;
-use super::{BlobContext, LargeTable};
-use crate::blobs;
-use crate::blobs::{Reference, references};
-use crate::large_values::{NewBlobs, put_new_reference};
+use super::{BlobContext, BlobKey, writer_of};
+use crate::Table;
+use crate::blobs::{self, Reference, references};
+use crate::large_values::{EntityWriter, LargeValues, NewBlobs, put_new_reference};
 
 /// The number of unreadable rows that the result lists.
 const LISTED: usize = 100;
 
-/// The progress or result of [`LargeTable::rewrite`].
+/// The progress or result of [`Table::rewrite_blobs`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LargeRewritten {
@@ -81,9 +80,9 @@ impl LargeRewritten {
     }
 }
 
-/// A rewrite of the blobs of a table, made by [`LargeTable::rewrite`].
+/// A rewrite of the blobs of a table, made by [`Table::rewrite_blobs`].
 pub struct LargeRewrite<T> {
-    table: LargeTable<T>,
+    table: Table<T>,
     /// Whether the rewrite only counts the blobs under each key.
     only_counts: bool,
     from: Option<Continuation>,
@@ -94,7 +93,7 @@ pub struct LargeRewrite<T> {
     page_size: Option<usize>,
 }
 
-impl<T: TableEntity> LargeTable<T> {
+impl<T: TableEntity> Table<T> {
     /// Rewrites every blob that is not encrypted under the active key: run it after a key was replaced and before the old key
     /// is deleted. Also encrypts plaintext blobs if the options [accept](super::LargeOptions::accept_plaintext) them. Rows of
     /// all types and schema versions are included.
@@ -108,7 +107,7 @@ impl<T: TableEntity> LargeTable<T> {
     ///
     /// # Cost
     /// See the [module](super). Memory: two parts of 8 MiB for each row in work.
-    pub fn rewrite(&self) -> LargeRewrite<T> {
+    pub fn rewrite_blobs(&self) -> LargeRewrite<T> {
         LargeRewrite {
             table: self.clone(),
             only_counts: false,
@@ -116,7 +115,7 @@ impl<T: TableEntity> LargeTable<T> {
             cycles: CycleDetector::default(),
             done: false,
             found: LargeRewritten::default(),
-            concurrency: self.options().concurrency.max(1),
+            concurrency: self.plain().concurrency().max(1),
             page_size: None,
         }
     }
@@ -137,8 +136,8 @@ impl<T: TableEntity> LargeRewrite<T> {
         self
     }
 
-    /// Sets how many rows are rewritten at once; at least 1, by default
-    /// [`LargeOptions::concurrency`](super::LargeOptions::concurrency).
+    /// Sets how many rows are rewritten at once; at least 1, by default the
+    /// [concurrency](Table::with_concurrency) of the table.
     #[must_use]
     pub fn with_concurrency(mut self, rows: usize) -> Self {
         self.concurrency = rows.max(1);
@@ -160,7 +159,7 @@ impl<T: TableEntity> LargeRewrite<T> {
         if self.done {
             return Ok(false);
         }
-        let active = self.active_key()?;
+        let rewrite = self.of_rows().await?;
         let query = Query {
             filter: None,
             select: None,
@@ -176,10 +175,7 @@ impl<T: TableEntity> LargeRewrite<T> {
         // The detector does not know the token at which a rewrite was resumed.
         check_progress(self.from.as_ref(), page.continuation.as_ref(), read)?;
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
-        let (table, only_counts, active) = (&self.table, self.only_counts, active.as_str());
-        let work: Vec<_> = rows
-            .map(|row| table.rewrite_row(row, active, only_counts))
-            .collect();
+        let work: Vec<_> = rows.map(|row| rewrite.run(row)).collect();
         let work = stream::iter(work).buffer_unordered(self.concurrency);
         let found = work
             .try_fold(LargeRewritten::default(), |all, one| async {
@@ -216,13 +212,25 @@ impl<T: TableEntity> LargeRewrite<T> {
         &self.found
     }
 
-    fn active_key(&self) -> Result<String> {
-        let codec = &self.table.options().codec;
-        codec.active_key().ok_or_else(|| {
+    /// The rewrite of single rows, with the active key and the indexes that the table has now.
+    async fn of_rows(&self) -> Result<RowRewrite> {
+        let writer = writer_of(&self.table)?;
+        let codec = &writer.values().options.codec;
+        let active = codec.active_key().ok_or_else(|| {
             Error::unsupported(
                 "the blob codec",
                 format!("a rewrite: the codec '{}' has no keys", codec.name()),
             )
+        })?;
+        let writer = if self.only_counts {
+            writer.clone()
+        } else {
+            self.table.large_writer(writer).await?
+        };
+        Ok(RowRewrite {
+            writer,
+            active,
+            only_counts: self.only_counts,
         })
     }
 }
@@ -240,21 +248,24 @@ impl<T> fmt::Debug for LargeRewrite<T> {
 /// How many bytes of a blob are read to find its key: enough for most blobs, then enough for every blob.
 const KEY_PREFIXES: [u64; 2] = [1024, 256 * 1024];
 
-impl<T: TableEntity> LargeTable<T> {
+/// Rewrites the blobs of single rows.
+struct RowRewrite {
+    writer: EntityWriter,
+    /// The id of the active key.
+    active: String,
+    only_counts: bool,
+}
+
+impl RowRewrite {
     /// Rewrites the blobs of a row; after a conflict, starts again with the stored row. Does nothing if the row was deleted.
-    pub(super) async fn rewrite_row(
-        &self,
-        mut row: Entity,
-        active: &str,
-        only_counts: bool,
-    ) -> Result<LargeRewritten> {
-        let mut conflicts = Conflicts::new(self.options().attempts);
+    async fn run(&self, mut row: Entity) -> Result<LargeRewritten> {
+        let mut conflicts = Conflicts::new(self.values().attempts);
         loop {
-            match self.rewrite_read(&row, active, only_counts).await {
+            match self.attempt(&row).await {
                 Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
-            match self.row(row.key()).await? {
+            match self.values().row(row.key()).await? {
                 None => return Ok(LargeRewritten::default()),
                 Some(now) => row = now,
             }
@@ -262,12 +273,7 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// One attempt to rewrite the blobs of a row that was read.
-    async fn rewrite_read(
-        &self,
-        row: &Entity,
-        active: &str,
-        only_counts: bool,
-    ) -> Result<LargeRewritten> {
+    async fn attempt(&self, row: &Entity) -> Result<LargeRewritten> {
         let mut found = LargeRewritten {
             rows: 1,
             ..LargeRewritten::default()
@@ -275,22 +281,13 @@ impl<T: TableEntity> LargeTable<T> {
         let (mut patch, mut new) = (Entity::from(row.key().clone()), NewBlobs::none());
         for (property, reference) in references(row) {
             found.blobs += 1;
-            match self
-                .rewrite_blob(
-                    row,
-                    &property,
-                    &reference,
-                    only_counts,
-                    &mut patch,
-                    &mut new,
-                )
-                .await
-            {
+            let rewritten = self.rewrite_blob(row, &property, &reference, &mut patch, &mut new);
+            match rewritten.await {
                 Ok(BlobState::Kept(id)) => found.count(id),
                 Ok(BlobState::KeptInPlaintext) => found.plaintext += 1,
                 Ok(BlobState::Rewritten) => {
                     found.rewritten += 1;
-                    found.count(active.to_owned());
+                    found.count(self.active.clone());
                 }
                 Err(error) if is_unreadable(&error) => {
                     let (key, property) = (row.key().clone(), property.name().to_owned());
@@ -307,7 +304,7 @@ impl<T: TableEntity> LargeTable<T> {
             }
         }
         if found.rewritten > 0 {
-            self.writer().merge(&new, row, patch).await?;
+            self.writer.merge(&new, row, patch).await?;
         }
         Ok(found)
     }
@@ -318,21 +315,23 @@ impl<T: TableEntity> LargeTable<T> {
         row: &Entity,
         property: &PropertyRef<'_>,
         reference: &Reference,
-        only_counts: bool,
         patch: &mut Entity,
         new: &mut NewBlobs,
     ) -> Result<BlobState> {
         if self.values().is_accepted_plaintext(reference) {
-            if only_counts {
+            if self.only_counts {
                 return Ok(BlobState::KeptInPlaintext);
             }
         } else {
             let key = self.key_of(row, property, reference).await?;
-            if only_counts || key.active {
+            if self.only_counts || key.active {
                 return Ok(BlobState::Kept(key.id));
             }
         }
-        let content = self.content(row, property.name(), reference).await?;
+        let content = self
+            .values()
+            .content(row, property.name(), reference)
+            .await?;
         // Another writer has replaced the blob. As a conflict, the row is read again.
         let content = content.ok_or_else(|| self.changed(row))?;
         let context = self.values().context(row.key(), property.name());
@@ -349,18 +348,16 @@ impl<T: TableEntity> LargeTable<T> {
         property: &PropertyRef<'_>,
         reference: &Reference,
     ) -> Result<BlobKey> {
-        let codec = &self.options().codec;
-        let path = self
-            .blob(row, property, reference)
-            .path(&self.options().root)?;
+        let (values, name) = (self.values(), property.name());
+        let codec = &values.options.codec;
+        let blob = BlobContext::new(&values.table, row.key(), name, reference.id);
+        let path = blob.path(&values.options.root)?;
         for bytes in KEY_PREFIXES
             .into_iter()
             .filter(|_| reference.codec == codec.name())
         {
-            let Some(start) = blobs::start(&**self.blobs(), &path, bytes).await? else {
-                self.values()
-                    .check_row_changed(row, property.name(), &path)
-                    .await?;
+            let Some(start) = blobs::start(&*values.blobs, &path, bytes).await? else {
+                values.check_row_changed(row, name, &path).await?;
                 return Err(self.changed(row));
             };
             if let Some(key) = codec.key_of(&start) {
@@ -378,13 +375,13 @@ impl<T: TableEntity> LargeTable<T> {
         )))
     }
 
-    fn blob(&self, row: &Entity, property: &PropertyRef<'_>, reference: &Reference) -> BlobContext {
-        BlobContext::new(self.name(), row.key(), property.name(), reference.id)
+    const fn values(&self) -> &LargeValues {
+        self.writer.values()
     }
 
     /// The error for a row that another writer has changed.
-    pub(super) fn changed(&self, row: &Entity) -> Error {
-        Error::precondition_failed(self.name(), row.key())
+    fn changed(&self, row: &Entity) -> Error {
+        Error::precondition_failed(&self.values().table, row.key())
     }
 }
 

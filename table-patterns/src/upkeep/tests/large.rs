@@ -7,7 +7,8 @@ use table_core::typed::TableEntity;
 
 use super::super::{LargeUpkeep, Part};
 use super::*;
-use crate::large::{LargeOptions, LargeTable};
+use crate::Database;
+use crate::large::LargeOptions;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Report", rename_all = "PascalCase")]
@@ -31,14 +32,9 @@ fn options() -> LargeOptions {
 async fn reports(store: &MemoryStore) -> Result<(TableName, Arc<InMemory>)> {
     let (table, blobs) = (TableName::new("Reports")?, Arc::new(InMemory::new()));
     let shared: Arc<dyn ObjectStore> = blobs.clone();
-    let reports = LargeTable::<Report>::open(
-        store.clone(),
-        table.clone(),
-        shared,
-        LargeOptions::default(),
-        IndexOptions::local(),
-    );
-    let reports = reports.await?;
+    let db = Database::with_options(store.clone(), IndexOptions::local()).with_blobs(shared);
+    let reports = db.table::<Report>(table.clone())?;
+    reports.declare().await?;
     for number in [1, 2] {
         let (department, title, text) = (
             "Sales".to_owned(),

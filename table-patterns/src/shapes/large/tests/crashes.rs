@@ -79,7 +79,7 @@ const PATHS: [Path; 6] = [
         |rig| {
             let content = stream::iter([Ok(Bytes::from_static(&[3; 9_000_000]))]);
             async {
-                rig.reports
+                rig.table
                     .put_stream(
                         other().entity_key()?,
                         Report::PICTURE,

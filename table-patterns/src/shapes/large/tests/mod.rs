@@ -6,6 +6,7 @@ mod types;
 mod values;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use object_store::ObjectStore;
@@ -16,7 +17,8 @@ use table_core::model::{ETag, IfMatch};
 use table_core::store::{Result, TableStore};
 use table_core::typed::TableEntity;
 
-use super::{CollectMode, LargeOptions, LargeTable};
+use super::collect::collect_older;
+use super::{CollectMode, LargeOptions};
 use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::{Database, Table};
 
@@ -51,6 +53,10 @@ fn report(text: &str, picture: Option<&[u8]>) -> Report {
 const LONG: &str = "a text that does not stay in its row";
 const PICTURE: &[u8] = &[255; 100];
 
+fn database(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Database {
+    Database::new(store).with_blobs(blobs)
+}
+
 /// The stores of all processes, and one process that fails as it is told.
 struct Rig {
     store: Arc<MemoryStore>,
@@ -58,10 +64,7 @@ struct Rig {
     meter: RequestMeter,
     faults: FaultInjector,
     blobs: Arc<FaultyBlobs>,
-    /// The verbs of entities.
     table: Table<Report>,
-    /// Collections, rewrites and streams.
-    reports: LargeTable<Report>,
 }
 
 impl Rig {
@@ -90,10 +93,9 @@ impl Rig {
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         let shared = Arc::clone(&blobs) as Arc<dyn ObjectStore>;
-        let db = Database::new(Arc::clone(&metered)).with_blobs(Arc::clone(&shared));
-        let table = db.with_large(options.clone()).table("Reports")?;
-        let reports = LargeTable::new_with(metered, "Reports", shared, options)?;
-        reports.create_if_missing().await?;
+        let db = database(metered, shared);
+        let table = db.with_large(options).table("Reports")?;
+        table.declare().await?;
         meter.reset();
         Ok(Self {
             store,
@@ -102,7 +104,6 @@ impl Rig {
             faults,
             blobs,
             table,
-            reports,
         })
     }
 
@@ -123,10 +124,8 @@ impl Rig {
     /// Removes orphans as if all blobs were old, then asserts that every row has its blobs and no blob is
     /// without a row.
     async fn assert_clean(&self, case: &str) -> Result<()> {
-        self.reports
-            .collect_older(std::time::Duration::ZERO, CollectMode::Remove)
-            .await?;
-        let found = self.reports.scrub().await?;
+        collect_older(&self.table, Duration::ZERO, CollectMode::Remove).await?;
+        let found = self.table.scrub_blobs().await?;
         assert_eq!(
             found.missing,
             [],

@@ -5,10 +5,8 @@ use table_core::model::{Entity, IfMatch, ValueRef};
 use table_core::query::Filter;
 use table_core::store::{ErrorKind, Operation, Result, TableStore as _};
 use table_core::typed::TableEntity;
-use table_core::typed::set::Decision;
 
-use super::{LONG, PICTURE, Report, Rig, report};
-use crate::large::LargeTable;
+use super::{LONG, PICTURE, Report, Rig, database, report};
 
 fn numbered(number: u32, title: &str) -> Report {
     Report {
@@ -133,7 +131,7 @@ async fn a_filter_on_a_large_property_is_refused_before_anything_is_sent() -> Re
         );
         assert!(error.to_string().contains("may be in blobs"), "{error}");
     }
-    let newer = LargeTable::<Renamed>::new(rig.store.clone(), "Reports", rig.inner.clone())?;
+    let newer = database(rig.store.clone(), rig.inner.clone()).table::<Renamed>("Reports")?;
     for name in ["Body", "Text"] {
         let error = newer
             .query()
@@ -148,76 +146,71 @@ async fn a_filter_on_a_large_property_is_refused_before_anything_is_sent() -> Re
     Ok(())
 }
 
+/// Another process replaces or deletes an entity after its row was read, and before its blobs are read.
+fn replaced_before_its_blobs(rig: &Rig, now: Option<Report>) {
+    let table = rig.table.clone();
+    rig.blobs.before_next_read(async move {
+        match now {
+            Some(now) => table.upsert(&now).await.map(drop).unwrap(),
+            None => {
+                let key = Report::key("Sales & Co", 1u32).unwrap();
+                table.delete(key, IfMatch::Any).await.unwrap();
+            }
+        }
+    });
+}
+
+fn renamed(title: &str) -> Report {
+    Report {
+        text: "another text, long enough".to_owned(),
+        ..numbered(1, title)
+    }
+}
+
 /// Its blobs are gone when they are asked for: read again, and left out if it does not match any more.
 #[tokio::test]
 async fn an_entity_that_is_replaced_before_its_blobs_are_read_must_still_match() -> Result<()> {
-    let filter = Filter::eq("Title", "odd");
-    for (title, matches) in [("odd", true), ("even", false)] {
+    for (now, matches) in [
+        (Some(renamed("odd")), true),
+        (Some(renamed("even")), false),
+        (None, false),
+    ] {
         let rig = five().await?;
-        let mut rows: Vec<_> = rig
-            .reports
-            .rows()
-            .raw_filter(filter.clone())
-            .limit(1)
-            .all()
-            .await?;
-        let row = rows.pop().expect("a row");
-        let now = Report {
-            text: "another text, long enough".to_owned(),
-            ..numbered(1, title)
-        };
-        rig.table.upsert(&now).await?;
-        let loaded = rig.reports.load_matching(row, Some(&filter)).await?;
-        assert_eq!(loaded.map(plain), matches.then_some(now), "{title}");
+        let odd = rig.table.query().filter(Report::TITLE.eq("odd"));
+        // One entity at a time, so that the first read is of a blob of the first entity.
+        replaced_before_its_blobs(&rig, now.clone());
+        let found: Vec<Report> = odd.all().await?.into_iter().map(plain).collect();
+        assert!(rig.blobs.has_run_before_read());
+        let others = [numbered(3, "odd"), numbered(5, "odd")];
+        let first = now.filter(|_| matches);
+        assert_eq!(found, first.into_iter().chain(others).collect::<Vec<_>>());
     }
-    let rig = five().await?;
-    let row = rig.reports.rows().first().await?.expect("a row");
-    rig.table
-        .delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any)
-        .await?;
-    assert_eq!(rig.reports.load_matching(row, None).await?, None);
     Ok(())
 }
 
 /// A set operation reads such an entity again, and leaves it alone if it has left the set.
 #[tokio::test]
 async fn a_set_operation_leaves_what_no_longer_matches() -> Result<()> {
-    let filter = Filter::eq("Title", "odd");
     for (title, matches) in [("odd", true), ("even", false)] {
         let rig = five().await?;
-        let mut rows: Vec<_> = rig
-            .reports
-            .rows()
-            .raw_filter(filter.clone())
-            .limit(1)
-            .all()
+        replaced_before_its_blobs(&rig, Some(renamed(title)));
+        let odd = rig.table.query().filter(Report::TITLE.eq("odd"));
+        let summary = odd
+            .update(|report| {
+                report.text.push_str(", changed");
+                Ok(())
+            })
             .await?;
-        let row = rows.pop().expect("a row").entity;
-        let now = Report {
-            text: "another text, long enough".to_owned(),
-            ..numbered(1, title)
+        assert!(rig.blobs.has_run_before_read());
+        assert_eq!(summary.written, if matches { 3 } else { 2 }, "{title}");
+        let first = rig.table.get_existing(Report::key("Sales & Co", 1u32)?);
+        let text = if matches {
+            "another text, long enough, changed"
+        } else {
+            "another text, long enough"
         };
-        rig.table.upsert(&now).await?;
-        let rename = |report: &mut Report| {
-            report.text.push_str(", changed");
-            Ok(())
-        };
-        let decision = rig
-            .reports
-            .changed_in_set(row, |row| filter.matches(row), rename)
-            .await?;
-        match decision {
-            Decision::Ignore => assert!(!matches, "{title}"),
-            Decision::Write(write) => {
-                assert!(matches, "{title}");
-                let text = write.new.as_ref().and_then(|new| new.get("Text"));
-                assert_eq!(
-                    text,
-                    Some(ValueRef::String("another text, long enough, changed"))
-                );
-            }
-            Decision::Keep => panic!("{title}: the text has changed"),
-        }
+        assert_eq!(first.await?.text, text, "{title}");
+        rig.assert_clean(title).await?;
     }
     Ok(())
 }
@@ -233,7 +226,7 @@ async fn a_merging_upsert_keeps_the_blobs_of_what_it_does_not_have() -> Result<(
     let key = first.entity_key()?.key().clone();
     let unknown = Entity::from(key.clone()).with("Unknown", 7);
     rig.store
-        .write(rig.reports.name(), Operation::Merge(unknown, IfMatch::Any))
+        .write(rig.table.name(), Operation::Merge(unknown, IfMatch::Any))
         .await?;
 
     let (tables, blobs) = (rig.meter.total(), rig.blobs.requests());
@@ -251,7 +244,7 @@ async fn a_merging_upsert_keeps_the_blobs_of_what_it_does_not_have() -> Result<(
     );
     let row = rig
         .store
-        .get(rig.reports.name(), &key, None)
+        .get(rig.table.name(), &key, None)
         .await?
         .expect("the row");
     assert_eq!(row.get("Unknown"), Some(ValueRef::Int32(7)));
@@ -282,8 +275,8 @@ async fn a_merged_row_that_would_be_too_large_gives_up_its_largest() -> Result<(
         rest: table_core::model::Properties,
     }
     let rig = Rig::new().await?;
-    let table = LargeTable::<Wide>::new(rig.store.clone(), "Wide", rig.inner.clone())?;
-    table.create_if_missing().await?;
+    let table = database(rig.store.clone(), rig.inner.clone()).table::<Wide>("Wide")?;
+    table.declare().await?;
     let mut rest = table_core::model::Properties::new();
     (0..15).for_each(|n| rest.set(&format!("P{n}"), vec![0u8; 65_000]));
     table
@@ -318,7 +311,7 @@ async fn a_merged_row_that_would_be_too_large_gives_up_its_largest() -> Result<(
 async fn a_merging_upsert_of_another_version_is_refused() -> Result<()> {
     let rig = Rig::new().await?;
     rig.table.insert(&report(LONG, None)).await?;
-    let newer = LargeTable::<Renamed>::new(rig.store.clone(), "Reports", rig.inner.clone())?;
+    let newer = database(rig.store.clone(), rig.inner.clone()).table::<Renamed>("Reports")?;
     let value = Renamed::from(report("a text that is also longer than ten", None));
     let error = newer.insert_or_merge(&value).await.unwrap_err();
     assert!(error.to_string().contains("version 1"), "{error}");
@@ -329,16 +322,5 @@ async fn a_merging_upsert_of_another_version_is_refused() -> Result<()> {
             .await?,
     );
     assert_eq!(read, report(LONG, None));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_handle_has_bounds_of_its_own() -> Result<()> {
-    let rig = Rig::new().await?;
-    let bounded = rig.reports.clone().with_concurrency(0).with_attempts(0);
-    assert_eq!(bounded.options().concurrency, 1);
-    assert_eq!(bounded.options().attempts, 1);
-    assert_eq!(rig.reports.options().concurrency, 8);
-    assert_eq!(rig.reports.options().attempts, 10);
     Ok(())
 }

@@ -9,8 +9,8 @@ use table_core::store::{ErrorKind, OperationKind, Result, TableStore};
 use table_core::typed::TableEntity;
 
 use super::crashes::FAILURES;
-use super::{LONG, PICTURE, Report, Rig, report};
-use crate::large::{BlobCodec, BlobContext, BlobKey, ByteStream, LargeOptions, LargeTable};
+use super::{LONG, PICTURE, Report, Rig, database, report};
+use crate::large::{BlobCodec, BlobContext, BlobKey, ByteStream, LargeOptions};
 use crate::tests::AlwaysFirstPage;
 
 /// Adds the number of its key to every byte, behind one that tells the key: stands for encryption.
@@ -82,7 +82,7 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     let first = keyed(None, 1, 1).await?;
     first.table.insert(&whole()).await?;
     let rig = keyed(Some(&first), 2, 1).await?;
-    let mut rewrite = rig.reports.rewrite();
+    let mut rewrite = rig.table.rewrite_blobs();
     let found = rewrite.run().await?;
     assert_eq!(found.rows, 1);
     assert_eq!(found.blobs, 2);
@@ -102,7 +102,7 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
     );
     assert!(!rewrite.step().await?);
     rig.meter.reset();
-    assert_eq!(rig.reports.rewrite().run().await?.rewritten, 0);
+    assert_eq!(rig.table.rewrite_blobs().run().await?.rewritten, 0);
     assert_eq!(rig.meter.total(), 1);
     assert_eq!(rig.blobs.requests(), 10);
     let new = keyed(Some(&first), 2, 2).await?;
@@ -110,7 +110,13 @@ async fn every_blob_is_written_once_for_what_it_costs() -> Result<()> {
         new.table.get_existing(whole().entity_key()?).await?.text,
         LONG
     );
-    let error = Rig::new().await?.reports.rewrite().run().await.unwrap_err();
+    let error = Rig::new()
+        .await?
+        .table
+        .rewrite_blobs()
+        .run()
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("'plain'"), "{error}");
     Ok(())
 }
@@ -122,7 +128,7 @@ async fn a_page_that_failed_can_be_repeated() -> Result<()> {
         first.table.insert(&Report { number, ..whole() }).await?;
     }
     let rig = keyed(Some(&first), 2, 1).await?;
-    let mut rewrite = rig.reports.rewrite().with_page_size(2);
+    let mut rewrite = rig.table.rewrite_blobs().with_page_size(2);
     rig.faults
         .add(FaultRule::new(Fault::FailBefore).on(OperationKind::Merge));
     for _ in 0..3 {
@@ -146,9 +152,9 @@ async fn a_repeated_continuation_token_ends_a_rewrite_with_an_error() -> Result<
             active: 1,
             oldest: 1,
         }));
-        let reports =
-            LargeTable::<Report>::new_with(store, "Reports", Arc::clone(&rig.inner) as _, options)?;
-        let error = reports.rewrite().run().await.unwrap_err();
+        let db = database(store, rig.inner.clone()).with_large(options);
+        let reports = db.table::<Report>("Reports")?;
+        let error = reports.rewrite_blobs().run().await.unwrap_err();
         assert!(
             error.to_string().contains("repeated continuation"),
             "{rows}: {error}"
@@ -167,7 +173,7 @@ async fn a_rewrite_that_fails_anywhere_loses_nothing_and_can_be_run_again() -> R
             first.table.insert(&whole()).await?;
             let rig = keyed(Some(&first), 2, 1).await?;
             failure.prepare(&rig, n);
-            let answer = rig.reports.rewrite().run().await.map(drop);
+            let answer = rig.table.rewrite_blobs().run().await.map(drop);
             if !failure.has_happened(&rig) {
                 answer?;
                 break;
@@ -177,7 +183,7 @@ async fn a_rewrite_that_fails_anywhere_loses_nothing_and_can_be_run_again() -> R
             second.assert_clean(&case).await?;
             let read = second.table.get_existing(whole().entity_key()?).await?;
             assert_eq!(Report { etag: None, ..read }, whole(), "{case}");
-            second.reports.rewrite().run().await?;
+            second.table.rewrite_blobs().run().await?;
             second.assert_clean(&case).await?;
             let new = keyed(Some(&first), 2, 2).await?;
             let read = new.table.get_existing(whole().entity_key()?).await?;

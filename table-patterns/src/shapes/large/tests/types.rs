@@ -4,15 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::stream;
-use object_store::ObjectStore;
-use std::sync::Arc;
 use table_core::model::{Entity, IfMatch};
 use table_core::store::{ErrorKind, Operation, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
-use super::{LONG, PICTURE, Report, Rig, report};
+use super::{LONG, PICTURE, Report, Rig, collect_older, database, report};
+use crate::Table;
 use crate::journal::Change;
-use crate::large::{CollectMode, LargeTable, NewBlobs};
+use crate::large::{CollectMode, NewBlobs};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Contract", rename_all = "PascalCase")]
@@ -37,12 +36,8 @@ fn contract(number: u32) -> Contract {
     }
 }
 
-fn open<T: TableEntity>(rig: &Rig) -> Result<LargeTable<T>> {
-    LargeTable::new(
-        rig.store.clone(),
-        "Reports",
-        Arc::clone(&rig.blobs) as Arc<dyn ObjectStore>,
-    )
+fn open<T: TableEntity>(rig: &Rig) -> Result<Table<T>> {
+    database(rig.store.clone(), rig.blobs.clone()).table("Reports")
 }
 
 #[tokio::test]
@@ -52,10 +47,7 @@ async fn a_collection_leaves_the_blobs_of_other_types() -> Result<()> {
     rig.table.insert(&report(LONG, Some(PICTURE))).await?;
     contracts.insert(&contract(2)).await?;
     rig.meter.reset();
-    let found = rig
-        .reports
-        .collect_older(Duration::ZERO, CollectMode::Remove)
-        .await?;
+    let found = collect_older(&rig.table, Duration::ZERO, CollectMode::Remove).await?;
     assert_eq!(found.used, 4);
     assert_eq!(found.orphans, 0);
     assert_eq!(rig.blob_count().await, 4);
@@ -103,9 +95,7 @@ async fn a_collection_leaves_the_blobs_of_other_versions() -> Result<()> {
     let rig = Rig::new().await?;
     open::<Contract>(&rig)?.insert(&contract(1)).await?;
     let renamed = open::<Renamed>(&rig)?;
-    let found = renamed
-        .collect_older(Duration::ZERO, CollectMode::Remove)
-        .await?;
+    let found = collect_older(&renamed, Duration::ZERO, CollectMode::Remove).await?;
     assert_eq!(found.used, 2);
     assert_eq!(found.orphans, 0);
     assert_eq!(rig.blob_count().await, 2);
@@ -133,21 +123,15 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
     let row = Entity::from(whole.entity_key()?.into_key())
         .with("Text", b"blob2 of a version to come".as_slice());
     rig.store
-        .write(rig.reports.name(), Operation::Merge(row, IfMatch::Any))
+        .write(rig.table.name(), Operation::Merge(row, IfMatch::Any))
         .await?;
-    let found = rig
-        .reports
-        .collect_older(Duration::ZERO, CollectMode::Remove)
-        .await?;
+    let found = collect_older(&rig.table, Duration::ZERO, CollectMode::Remove).await?;
     assert_eq!(found.used, 1);
     assert_eq!(found.orphans, 0);
 
     // A value in its place is no reference.
     rig.table.upsert(&report("blob", None)).await?;
-    let found = rig
-        .reports
-        .collect_older(Duration::ZERO, CollectMode::Report)
-        .await?;
+    let found = collect_older(&rig.table, Duration::ZERO, CollectMode::Report).await?;
     assert_eq!(
         found.used, 1,
         "a value that begins like a reference keeps it too"
@@ -157,10 +141,7 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
         "a value that begins like a reference keeps it too"
     );
     rig.table.upsert(&report("short", None)).await?;
-    let found = rig
-        .reports
-        .collect_older(Duration::ZERO, CollectMode::Remove)
-        .await?;
+    let found = collect_older(&rig.table, Duration::ZERO, CollectMode::Remove).await?;
     assert_eq!(found.used, 0);
     assert_eq!(found.orphans, 1);
     assert_eq!(rig.blob_count().await, 0);
@@ -174,7 +155,7 @@ async fn a_stream_goes_into_no_other_type() -> Result<()> {
     let before = rig
         .store
         .get(
-            rig.reports.name(),
+            rig.table.name(),
             Contract::key("Sales & Co", 1u32)?.key(),
             None,
         )
@@ -182,7 +163,7 @@ async fn a_stream_goes_into_no_other_type() -> Result<()> {
     let content = stream::iter([Ok(Bytes::from_static(b"a picture"))]);
     let key = Report::key("Sales & Co", 1u32)?;
     let error = rig
-        .reports
+        .table
         .put_stream(&key, Report::PICTURE, content, IfMatch::Any)
         .await
         .unwrap_err();
@@ -193,7 +174,7 @@ async fn a_stream_goes_into_no_other_type() -> Result<()> {
         "{error}"
     );
     assert_eq!(
-        rig.store.get(rig.reports.name(), key.key(), None).await?,
+        rig.store.get(rig.table.name(), key.key(), None).await?,
         before
     );
     assert_eq!(rig.blob_count().await, 2);
@@ -230,11 +211,10 @@ async fn what_a_row_of_another_type_referred_to_goes_with_it() -> Result<()> {
 async fn a_write_is_given_up_after_the_machine_slept() -> Result<()> {
     let rig = Rig::new().await?;
     let (mut row, mut new) = (report(LONG, None).to_entity()?, NewBlobs::none());
-    rig.reports.values().move_out(&mut row, &mut new).await?;
+    let writer = rig.table.large().expect("large fields");
+    writer.values().move_out(&mut row, &mut new).await?;
     new.started.time = SystemTime::now() - Duration::from_secs(3601);
-    let error = rig
-        .reports
-        .writer()
+    let error = writer
         .commit(&new, &[Change::insert(row)])
         .await
         .unwrap_err();

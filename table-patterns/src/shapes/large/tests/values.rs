@@ -12,8 +12,9 @@ use table_core::model::{EdmType, Entity, IfMatch};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore as _};
 use table_core::typed::{PlainTable, TableEntity};
 
-use super::{LONG, PICTURE, Report, Rig, report};
-use crate::large::{BlobCodec, BlobContext, ByteStream, CollectMode, LargeOptions, LargeTable};
+use super::{LONG, PICTURE, Report, Rig, collect_older, database, report};
+use crate::Database;
+use crate::large::{BlobCodec, BlobContext, ByteStream, CollectMode, LargeOptions};
 
 #[tokio::test]
 async fn values_leave_the_row_and_come_back() -> Result<()> {
@@ -24,7 +25,7 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
     assert_eq!(rig.blobs.requests(), 2);
     let row = rig
         .store
-        .get(rig.reports.name(), whole.entity_key()?.key(), None)
+        .get(rig.table.name(), whole.entity_key()?.key(), None)
         .await?
         .unwrap();
     assert_eq!(row.get("Text").map(|v| v.edm_type()), Some(EdmType::Binary));
@@ -68,7 +69,12 @@ async fn values_leave_the_row_and_come_back() -> Result<()> {
 async fn a_table_without_blobs_refuses_the_type_and_a_plain_read_the_row() -> Result<()> {
     let rig = Rig::new().await?;
     let error = PlainTable::<Report>::new(rig.store.clone(), "Reports").unwrap_err();
-    assert!(error.to_string().contains("LargeTable"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("`table_patterns::Database` with blobs"),
+        "{error}"
+    );
 
     #[derive(Debug, TableEntity)]
     #[entity(type = "Report", rename_all = "PascalCase")]
@@ -108,8 +114,8 @@ async fn a_row_that_would_be_too_large_gives_up_its_largest() -> Result<()> {
         rest: table_core::model::Properties,
     }
     let blobs = Arc::new(InMemory::new());
-    let table = LargeTable::<Wide>::new(Arc::new(MemoryStore::new()), "Wide", blobs.clone())?;
-    table.create_if_missing().await?;
+    let table = database(Arc::new(MemoryStore::new()), blobs.clone()).table::<Wide>("Wide")?;
+    table.declare().await?;
     let mut rest = table_core::model::Properties::new();
     (0..15).for_each(|n| rest.set(&format!("P{n}"), vec![0u8; 65_000]));
     let wide = Wide {
@@ -133,15 +139,11 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
     let piece = Bytes::from((0..1_000_003u32).map(|n| n as u8).collect::<Vec<_>>());
     let pieces = stream::iter(vec![Ok(piece.clone()); 20]);
     let key = whole.entity_key()?;
-    rig.reports
+    rig.table
         .put_stream(&key, Report::PICTURE, pieces, IfMatch::Any)
         .await?;
 
-    let content = rig
-        .reports
-        .read_stream(&key, Report::PICTURE)
-        .await?
-        .unwrap();
+    let content = rig.table.read_stream(&key, Report::PICTURE).await?.unwrap();
     assert_eq!(content.size, 20 * 1_000_003);
     let read = content
         .content
@@ -156,7 +158,7 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
 
     let broken = stream::iter([Ok(piece), Err(Error::application("the file is damaged"))]);
     let error = rig
-        .reports
+        .table
         .put_stream(&key, Report::PICTURE, broken, IfMatch::Any)
         .await
         .unwrap_err();
@@ -165,7 +167,7 @@ async fn streams_go_in_and_out_in_parts() -> Result<()> {
         rig.table.get_existing(&key).await?.picture.map(|p| p.len()),
         Some(20 * 1_000_003)
     );
-    let small = rig.reports.read_stream(&key, Report::TEXT).await?.unwrap();
+    let small = rig.table.read_stream(&key, Report::TEXT).await?.unwrap();
     assert_eq!(small.size, 0);
     assert_eq!(small.sha256, None);
     rig.assert_clean("streams").await
@@ -207,7 +209,7 @@ async fn other_bytes_and_missing_blobs_are_errors() -> Result<()> {
         matches!(error.kind(), ErrorKind::Storage(text) if text.contains("missing")),
         "{error}"
     );
-    assert_eq!(rig.reports.scrub().await?.missing.len(), 1);
+    assert_eq!(rig.table.scrub_blobs().await?.missing.len(), 1);
     Ok(())
 }
 
@@ -229,8 +231,8 @@ async fn a_collection_spares_young_blobs_and_a_slow_write_gives_up() -> Result<(
             .unwrap();
     }
     let error = rig
-        .reports
-        .collect(Duration::from_secs(60), CollectMode::Remove)
+        .table
+        .collect_blobs(Duration::from_secs(60), CollectMode::Remove)
         .await
         .unwrap_err();
     assert!(
@@ -240,22 +242,17 @@ async fn a_collection_spares_young_blobs_and_a_slow_write_gives_up() -> Result<(
         "{error}"
     );
     let young = rig
-        .reports
-        .collect(Duration::from_secs(7200), CollectMode::Remove)
+        .table
+        .collect_blobs(Duration::from_secs(7200), CollectMode::Remove)
         .await?;
     assert_eq!(young.young, 3);
     assert_eq!(young.orphans, 0);
-    let old = rig
-        .reports
-        .collect_older(Duration::ZERO, CollectMode::Report)
-        .await?;
+    let old = collect_older(&rig.table, Duration::ZERO, CollectMode::Report).await?;
     assert_eq!(old.used, 1);
     assert_eq!(old.orphans, 1);
     assert_eq!(old.foreign, 1);
     assert_eq!(rig.blob_count().await, 3);
-    rig.reports
-        .collect_older(Duration::ZERO, CollectMode::Remove)
-        .await?;
+    collect_older(&rig.table, Duration::ZERO, CollectMode::Remove).await?;
     assert_eq!(rig.blob_count().await, 2);
 
     let slow = stream::once(async {
@@ -263,7 +260,7 @@ async fn a_collection_spares_young_blobs_and_a_slow_write_gives_up() -> Result<(
         Ok(Bytes::from_static(b"late"))
     });
     let error = rig
-        .reports
+        .table
         .put_stream(key.entity_key()?, Report::TEXT, slow, IfMatch::Any)
         .await
         .unwrap_err();
@@ -311,7 +308,8 @@ async fn a_codec_sees_every_value_and_only_its_own() -> Result<()> {
     let rig = Rig::new().await?;
     let open = |codec| {
         let options = LargeOptions::default().with_codec(Arc::new(codec));
-        LargeTable::<Report>::new_with(rig.store.clone(), "Reports", rig.inner.clone(), options)
+        let db = database(rig.store.clone(), rig.inner.clone()).with_large(options);
+        db.table::<Report>("Reports")
     };
     let whole = report(LONG, None);
     let inverted = open(Inverted(false))?;
@@ -344,10 +342,10 @@ fn a_marked_large_field_needs_a_codec_that_encrypts() {
         #[large]
         text: String,
     }
-    let store = Arc::new(MemoryStore::new());
-    let error = LargeTable::<Secret>::new(store, "Secrets", Arc::new(InMemory::new())).unwrap_err();
+    let db = Database::new(MemoryStore::new()).with_blobs(Arc::new(InMemory::new()));
+    let error = db.table::<Secret>("Secrets").unwrap_err();
     assert!(
-        error.to_string().contains("encrypted properties"),
+        error.to_string().contains("use a codec that encrypts"),
         "{error}"
     );
 }
@@ -377,7 +375,7 @@ async fn a_damaged_reference_is_an_error() -> Result<()> {
     let row =
         Entity::from(whole.entity_key()?.into_key()).with("Text", b"blob1 id=what".as_slice());
     rig.store
-        .write(rig.reports.name(), Operation::Merge(row, IfMatch::Any))
+        .write(rig.table.name(), Operation::Merge(row, IfMatch::Any))
         .await?;
     let error = rig.table.get(whole.entity_key()?).await.unwrap_err();
     assert!(
@@ -442,7 +440,7 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
             Step::Stream(size) => {
                 let content = stream::iter([Ok(Bytes::from(vec![9; size]))]);
                 let done = rig
-                    .reports
+                    .table
                     .put_stream(&key, Report::PICTURE, content, IfMatch::Any)
                     .await;
                 assert_eq!(done.is_ok(), model.is_some());
@@ -458,10 +456,7 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
                 );
             }
             Step::Collect => {
-                let found = rig
-                    .reports
-                    .collect_older(Duration::ZERO, CollectMode::Remove)
-                    .await?;
+                let found = collect_older(&rig.table, Duration::ZERO, CollectMode::Remove).await?;
                 assert_eq!(
                     found.orphans, 0,
                     "where nothing fails, nothing is left over"
@@ -485,7 +480,7 @@ async fn readers_and_collections_never_see_a_gap() -> Result<()> {
     rig.table.insert(&report(LONG, Some(PICTURE))).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..4 {
-        let reports = rig.reports.clone();
+        let reports = rig.table.clone();
         tasks.spawn(async move {
             for n in 0..50 {
                 let text = format!("{LONG} {writer} {n}");
@@ -505,12 +500,12 @@ async fn readers_and_collections_never_see_a_gap() -> Result<()> {
         });
     }
     for _ in 0..4 {
-        let (reports, key) = (rig.reports.clone(), key.clone());
+        let (reports, key) = (rig.table.clone(), key.clone());
         tasks.spawn(async move {
             for _ in 0..100 {
                 assert!(reports.get_existing(&key).await?.text.starts_with(LONG));
                 reports
-                    .collect(Duration::from_secs(3601), CollectMode::Remove)
+                    .collect_blobs(Duration::from_secs(3601), CollectMode::Remove)
                     .await?;
             }
             Ok(())
