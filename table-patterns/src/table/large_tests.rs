@@ -314,9 +314,9 @@ async fn an_update_reads_again_what_another_writer_has_replaced() -> Result<()> 
                 };
                 let other = other.clone();
                 // The store is in memory: the write ends at its first poll.
-                futures_util::FutureExt::now_or_never(async move {
-                    other.replace_if(&replaced, IfMatch::Any).await
-                });
+                let replacing = async move { other.replace_if(&replaced, IfMatch::Any).await };
+                let replaced = futures_util::FutureExt::now_or_never(replacing);
+                replaced.expect("no waiting").expect("the entity exists");
             }
             note.text.push('!');
             Ok(())

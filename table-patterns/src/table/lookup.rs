@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::{IndexDefinition, Payload, Shape, Text};
-#[cfg(feature = "paging")]
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{CycleDetector, Error, KeyOrder, Result, TableStore};
