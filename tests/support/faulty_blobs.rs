@@ -38,6 +38,7 @@ pub(crate) struct FaultyBlobs {
     /// The faults that were injected before the last call of `fail_at`.
     earlier: Arc<AtomicUsize>,
     before_read: Arc<Mutex<Option<Action>>>,
+    before_put: Arc<Mutex<Option<Action>>>,
 }
 
 /// What another process does before a request.
@@ -82,12 +83,23 @@ impl FaultyBlobs {
             is_unconditional,
             earlier,
             before_read: Arc::default(),
+            before_put: Arc::default(),
         }
     }
 
     /// Runs an action of another process before the next read of a blob.
     pub(crate) fn before_next_read(&self, action: impl Future<Output = ()> + Send + 'static) {
         *self.before_read.lock().unwrap() = Some(Action(action.boxed()));
+    }
+
+    /// Runs an action of another process before the next blob is stored.
+    pub(crate) fn before_next_put(&self, action: impl Future<Output = ()> + Send + 'static) {
+        *self.before_put.lock().unwrap() = Some(Action(action.boxed()));
+    }
+
+    /// Whether the action of [`before_next_put`](Self::before_next_put) has run.
+    pub(crate) fn has_run_before_put(&self) -> bool {
+        self.before_put.lock().unwrap().is_none()
     }
 
     /// Whether the action of [`before_next_read`](Self::before_next_read) has run.
@@ -190,6 +202,10 @@ impl ObjectStore for FaultyBlobs {
                 operation: "a conditional put".to_owned(),
                 implementer: self.to_string(),
             });
+        }
+        let action = self.before_put.lock().unwrap().take();
+        if let Some(Action(action)) = action {
+            action.await;
         }
         self.run(self.blobs.put_opts(path, payload, options)).await
     }

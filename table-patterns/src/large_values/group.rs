@@ -1,6 +1,6 @@
 //! The blobs of a group of changes.
 
-use table_core::model::Entity;
+use table_core::model::{Entity, Key};
 use table_core::store::{Outcome, Result};
 
 use super::{EntityWriter, NewBlobs};
@@ -36,14 +36,17 @@ impl GroupBlobs {
         self.now.push(now.clone());
     }
 
+    /// Refuses a row of the writer's type that may not be written, before a blob is stored.
+    pub(crate) async fn check(&self, of_type: &EntityWriter, key: &Key) -> Result<()> {
+        let of_type = of_type.maintaining(self.writer.indexes());
+        of_type.permit(key).await.map(drop)
+    }
+
     /// Stores the large values of a new row of the writer's type in blobs.
     ///
     /// # Errors
-    /// The row may not be written, or a value cannot be stored: [`withdraw`](Self::withdraw) the blobs.
+    /// A value cannot be stored: [`withdraw`](Self::withdraw) the blobs.
     pub(crate) async fn store(&mut self, of_type: &EntityWriter, new: &mut Entity) -> Result<()> {
-        // Before the blob is stored: a refused write stores nothing.
-        let of_type = of_type.maintaining(self.writer.indexes());
-        let _permitted = of_type.permit(new.key()).await?;
         of_type.values().move_out(new, &mut self.new).await?;
         self.now.push(new.clone());
         Ok(())

@@ -81,6 +81,10 @@ impl GroupBlobs {
         match self.never {}
     }
 
+    pub(crate) async fn check(&self, _of_type: &EntityWriter, _key: &Key) -> Result<()> {
+        match self.never {}
+    }
+
     pub(crate) async fn store(&mut self, _of_type: &EntityWriter, _new: &mut Entity) -> Result<()> {
         match self.never {}
     }

@@ -294,11 +294,11 @@ impl<T: FromEntity> Group<T> {
                 types.push(code);
             }
         }
-        let entities = table.entities_of(types).await?;
         if large.is_empty() {
+            let entities = table.entities_of(&types).await?;
             return table.commit_rows(entities.as_ref(), partition, steps).await;
         }
-        Box::pin(table.commit_large(entities.as_ref(), partition, steps, &large)).await
+        Box::pin(table.commit_large(&types, partition, steps, &large)).await
     }
 
     fn write<E: TableEntity>(&mut self, operation: Operation) -> Result<&mut Self> {
@@ -342,13 +342,13 @@ impl<T: FromEntity> Group<T> {
 
 impl<T: FromEntity> Table<T> {
     /// The entities that maintain the indexes of a group's types; `None` if the table has no indexes.
-    async fn entities_of(&self, codes: Vec<EntityCode>) -> Result<Option<IndexedEntities>> {
+    async fn entities_of(&self, codes: &[EntityCode]) -> Result<Option<IndexedEntities>> {
         if self.ignores_indexes() {
             return Ok(None);
         }
         let known = codes
-            .into_iter()
-            .map(|code| self.database().indexes(self.name(), code));
+            .iter()
+            .map(|code| self.database().indexes(self.name(), *code));
         let own = self.own_indexes().cloned().into_iter();
         let (mut types, mut seen) = (Vec::<Arc<TypeIndexes>>::new(), HashSet::new());
         // A type with Rust code for its keys joins every group: an operation does not say the type of the row that it deletes.
@@ -402,11 +402,13 @@ impl<T: FromEntity> Table<T> {
     /// Stores the blobs of the group, writes it within the write deadline, and removes the blobs that no row refers to then.
     async fn commit_large(
         &self,
-        entities: Option<&IndexedEntities>,
+        types: &[EntityCode],
         partition: PartitionKey,
         steps: Vec<Step>,
         large: &[LargeType],
     ) -> Result<Vec<Written>> {
+        let entities = self.entities_of(types).await?;
+        let entities = entities.as_ref();
         let Some(first) = large.first() else {
             return self.commit_rows(entities, partition, steps).await;
         };
@@ -421,11 +423,24 @@ impl<T: FromEntity> Table<T> {
             .try_collect()
             .await?;
         let mut blobs = GroupBlobs::new(&first.writer, entities);
+        let large_of = |code: &EntityCode| large.iter().find(|of| of.id == code.id);
+        let mut written = Vec::new();
+        for (index, (step, _)) in read.iter().enumerate() {
+            if let Step::Known(code, change) = step
+                && let Some(of) = large_of(code)
+            {
+                written.push((index, of, change.key()?.clone()));
+            }
+        }
+        for (index, of, key) in written {
+            let checked = blobs.check(&of.writer, &key).await;
+            checked.map_err(|error| Error::in_transaction(index, error))?;
+        }
         let (mut steps, mut old) = (Vec::with_capacity(read.len()), Vec::new());
         for (index, (mut step, row)) in read.into_iter().enumerate() {
             old.extend(row);
             if let Step::Known(code, change) = &mut step
-                && let Some(of) = large.iter().find(|of| of.id == code.id)
+                && let Some(of) = large_of(code)
             {
                 old.extend(change.old().cloned());
                 if let Some(new) = &mut change.new
@@ -443,9 +458,12 @@ impl<T: FromEntity> Table<T> {
             steps.push(step);
         }
         old.iter().for_each(|row| blobs.replaces(row));
-        blobs
-            .commit(self.commit_rows(entities, partition, steps))
-            .await
+        // Another program may have built an index while the blobs were stored.
+        let write = async {
+            let now = self.entities_of(types).await?;
+            self.commit_rows(now.as_ref(), partition, steps).await
+        };
+        blobs.commit(write).await
     }
 
     /// The step as a change of the row that was read, if it writes a row of a type with large fields. An operation on any row may remove such a

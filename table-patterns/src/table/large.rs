@@ -145,6 +145,28 @@ impl<T: TableEntity> Table<T> {
         }
     }
 
+    pub(super) async fn move_large(
+        &self,
+        large: &EntityWriter,
+        key: &Key,
+        (target, large_there): (&Self, &EntityWriter),
+        to: &Key,
+    ) -> Result<()> {
+        let here = self.large_writer(large).await?;
+        let there = target.large_writer(large_there).await?;
+        let error = match here.move_to(key, &there, to).await {
+            Err(error) => error,
+            Ok(()) => return Ok(()),
+        };
+        let here_now = self.writer_after(&here, error.clone()).await;
+        let there_now = target.writer_after(&there, error.clone()).await;
+        if here_now.is_err() && there_now.is_err() {
+            return Err(error);
+        }
+        let (here, there) = (here_now.unwrap_or(here), there_now.unwrap_or(there));
+        here.move_to(key, &there, to).await
+    }
+
     pub(super) async fn convert_large(&self, large: &EntityWriter, row: Entity) -> Result<bool> {
         let key = row.key().clone();
         let first = async {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, stream};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
@@ -9,6 +12,7 @@ use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::{Operation, Result};
 
+use crate::index::ScrubMode;
 use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::{Database, Table};
 
@@ -106,6 +110,19 @@ impl Rig {
         self.db.store().manifest(table.name()).await?;
         self.meter.reset();
         Ok(table)
+    }
+
+    /// Another process builds an index while the next blob is stored. It is as slow as the build is.
+    fn builds_an_index_before_the_next_put(&self) -> Result<Table<Titled>> {
+        let served = self.db.store().context().local_writers();
+        served.expect("memory").serve();
+        let later = Database::new(self.db.store().clone()).with_blobs(self.inner.clone());
+        let (titled, of_build) = (later.table("Reports")?, later.table::<Titled>("Reports")?);
+        self.blobs.before_next_put(async move {
+            let entities = of_build.entities().await.unwrap();
+            entities.build("title").unwrap().run().await.unwrap();
+        });
+        Ok(titled)
     }
 
     async fn blob_count(&self) -> usize {
@@ -324,6 +341,167 @@ async fn an_update_reads_again_what_another_writer_has_replaced() -> Result<()> 
         .await?;
     assert!(updated.text.ends_with('!'));
     assert_eq!(notes.get_existing(&key).await?, updated);
+    assert_eq!(rig.blob_count().await, 1);
+    Ok(())
+}
+
+/// The notes of a later program, which finds them by their titles.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Note", rename_all = "PascalCase")]
+#[index(
+    title,
+    partition_key = "title_{title}",
+    row_key = "{department}_{number}"
+)]
+struct Titled {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "note_{}")]
+    number: u32,
+    title: String,
+    #[large(over = 10)]
+    text: String,
+}
+
+type Write = fn(Table<Note>) -> BoxFuture<'static, Result<()>>;
+
+/// Each starts with note 1, and stores a blob.
+const WRITES: [(&str, Write, usize); 8] = [
+    (
+        "insert",
+        |notes| async move { notes.insert(&note(2, LONG)).await.map(drop) }.boxed(),
+        2,
+    ),
+    (
+        "upsert",
+        |notes| async move { notes.upsert(&note(1, LONG)).await.map(drop) }.boxed(),
+        1,
+    ),
+    (
+        "replace_if",
+        |notes| {
+            async move {
+                let new = note(1, LONG);
+                notes.replace_if(&new, IfMatch::Any).await.map(drop)
+            }
+            .boxed()
+        },
+        1,
+    ),
+    (
+        "update",
+        |notes| {
+            async move {
+                let key = Note::key("Sales", 1u32)?;
+                let change = |note: &mut Note| {
+                    note.title.push('!');
+                    note.text.push('!');
+                    Ok(())
+                };
+                notes.update(key, change).await.map(drop)
+            }
+            .boxed()
+        },
+        1,
+    ),
+    (
+        "a set operation",
+        |notes| {
+            async move {
+                let change = |note: &mut Note| {
+                    note.text.push('!');
+                    Ok(())
+                };
+                let summary = notes.query().update(change).await?;
+                summary.into_result().map(drop)
+            }
+            .boxed()
+        },
+        1,
+    ),
+    (
+        "a group",
+        |notes| {
+            async move {
+                let mut group = notes.group(Note::partition("Sales")?);
+                group.insert(&note(2, LONG))?.upsert(&note(1, LONG))?;
+                group.commit().await.map(drop)
+            }
+            .boxed()
+        },
+        2,
+    ),
+    (
+        "a move",
+        |notes| {
+            async move {
+                let (key, to) = (Note::key("Sales", 1u32)?, Note::key("Sales", 7u32)?);
+                notes.move_to(key, &notes, to).await
+            }
+            .boxed()
+        },
+        1,
+    ),
+    (
+        "a stored entity",
+        |notes| {
+            async move {
+                let stored = notes.get_existing_stored(Note::key("Sales", 1u32)?).await?;
+                let new = note(1, LONG);
+                notes.replace_stored(&stored, &new).await.map(drop)
+            }
+            .boxed()
+        },
+        1,
+    ),
+];
+
+/// The write has begun as one of rows alone; while it stores its blobs, another program builds an index. The write keeps the index, too, and
+/// no blob is left over.
+#[tokio::test(start_paused = true)]
+async fn an_index_that_is_built_while_blobs_are_stored_is_maintained() -> Result<()> {
+    for (name, write, left) in WRITES {
+        let rig = Rig::new();
+        let notes = rig.table::<Note>().await?;
+        notes.insert(&note(1, LONG)).await?;
+        let titled = rig.builds_an_index_before_the_next_put()?;
+        write(notes.clone())
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(rig.blobs.has_run_before_put(), "{name}");
+        let found = notes.query().all().await?;
+        assert_eq!(found.len(), left, "{name}");
+        assert_eq!(rig.blob_count().await, left, "{name}");
+        let entities = titled.entities().await?;
+        let scrub = entities.scrub("title", ScrubMode::Report).await?;
+        let wrong = (scrub.dangling, scrub.missing, scrub.taken_keys);
+        assert_eq!(wrong, (0, 0, 0), "{name}");
+        assert_eq!(scrub.entries, left, "{name}");
+    }
+    Ok(())
+}
+
+/// A stream is read once: a write that is refused because another program has built an index leaves the entity as it was, and no blob.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_meets_a_new_index_is_refused_and_written_the_next_time() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    notes.insert(&note(1, LONG)).await?;
+    rig.builds_an_index_before_the_next_put()?;
+    let content = || stream::iter([Ok(Bytes::from_static(b"another text that is long"))]);
+    let key = Note::key("Sales", 1u32)?;
+    let put = notes.put_stream(&key, Note::TEXT, content(), IfMatch::Any);
+    let error = put.await.unwrap_err();
+    assert!(error.to_string().contains("title"), "{error}");
+    assert_eq!(rig.blob_count().await, 1);
+    assert_eq!(notes.get_existing(&key).await?, note(1, LONG));
+    notes
+        .put_stream(&key, Note::TEXT, content(), IfMatch::Any)
+        .await?;
+    assert_eq!(
+        notes.get_existing(&key).await?,
+        note(1, "another text that is long")
+    );
     assert_eq!(rig.blob_count().await, 1);
     Ok(())
 }

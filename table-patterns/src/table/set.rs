@@ -1,6 +1,6 @@
 //! Set operations of a [`Table`](super::Table): rows alone, or with their entries.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -12,14 +12,15 @@ use super::indexes::TypeIndexes;
 use crate::journal::as_read;
 use crate::large_values::EntityWriter;
 
-/// The write path of one set operation, which its first row decides: whether the table has indexes is known only then.
+/// The write path of one set operation. Its first row shows whether the table has indexes. If another program declares one during the
+/// operation, the writes that are left maintain it.
 #[derive(Debug)]
 pub(super) struct TableSet {
     plain: Arc<dyn SetWriter>,
     indexes: Option<Arc<TypeIndexes>>,
     /// Writes the rows of a type with large fields.
     large: Option<Arc<EntityWriter>>,
-    path: OnceLock<Arc<dyn SetWriter>>,
+    path: Mutex<Option<Arc<dyn SetWriter>>>,
 }
 
 impl TableSet {
@@ -28,7 +29,7 @@ impl TableSet {
             plain,
             indexes: Some(indexes),
             large: None,
-            path: OnceLock::new(),
+            path: Mutex::default(),
         }
     }
 
@@ -42,15 +43,28 @@ impl TableSet {
             plain,
             indexes,
             large: Some(large),
-            path: OnceLock::new(),
+            path: Mutex::default(),
         }
     }
 
-    fn path(&self) -> &dyn SetWriter {
-        &**self.path.get().unwrap_or(&self.plain)
+    fn path(&self) -> Arc<dyn SetWriter> {
+        let path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(path.as_ref().unwrap_or(&self.plain))
     }
 
-    /// The path of the set, which its first row shows.
+    fn set_path(&self, path: Arc<dyn SetWriter>) {
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+    }
+
+    /// The path that writes rows with their entries.
+    async fn maintained(&self, indexes: &TypeIndexes) -> Result<Arc<dyn SetWriter>> {
+        let entities = indexes.to_write().await?.clone();
+        Ok(match &self.large {
+            Some(large) => Arc::new(large.maintaining(Some(&entities))),
+            None => Arc::new(entities),
+        })
+    }
+
     async fn checked(&self, key: &Key) -> Result<Arc<dyn SetWriter>> {
         let rows = match &self.large {
             Some(large) => Arc::clone(large) as Arc<dyn SetWriter>,
@@ -65,14 +79,9 @@ impl TableSet {
                 checked => return checked.map(|()| rows),
             }
         }
-        let entities = indexes.to_write().await?.clone();
-        if let Some(large) = &self.large {
-            let writer = large.maintaining(Some(&entities));
-            writer.check(key).await?;
-            return Ok(Arc::new(writer));
-        }
-        SetWriter::check(&entities, key).await?;
-        Ok(Arc::new(entities))
+        let path = self.maintained(indexes).await?;
+        path.check(key).await?;
+        Ok(path)
     }
 }
 
@@ -80,7 +89,7 @@ impl SetWriter for TableSet {
     fn check<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<()>> {
         async move {
             let path = self.checked(key).await?;
-            self.path.get_or_init(|| path);
+            self.set_path(path);
             Ok(())
         }
         .boxed()
@@ -102,11 +111,28 @@ impl SetWriter for TableSet {
         &'a self,
         changes: &'a [RowChange],
     ) -> BoxFuture<'a, Result<(Vec<Written>, bool)>> {
-        self.path().write(changes)
+        let path = self.path();
+        async move { path.write(changes).await }.boxed()
+    }
+
+    fn continues_after<'a>(&'a self, refused: &'a Error) -> BoxFuture<'a, bool> {
+        async move {
+            let Some(indexes) = &self.indexes else {
+                return false;
+            };
+            // A group that was sent before another group has changed the path.
+            if !indexes.are_declared_by_others(refused).await {
+                return false;
+            }
+            let path = self.maintained(indexes).await;
+            path.map(|path| self.set_path(path)).is_ok()
+        }
+        .boxed()
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>> {
-        self.path().read(key)
+        let path = self.path();
+        async move { path.read(key).await }.boxed()
     }
 
     fn failed(&self, error: &Error) -> Option<usize> {

@@ -238,3 +238,32 @@ async fn a_group_writes_an_entity_once() -> Result<()> {
     }
     Ok(())
 }
+
+/// The first row shows that the table has no index. While the rows are changed, another program builds one.
+#[tokio::test]
+async fn a_set_operation_maintains_an_index_that_is_built_meanwhile() -> Result<()> {
+    let store = MemoryStore::new();
+    let plain = jobs(&store)?;
+    plain.declare().await?;
+    for id in 0..150 {
+        plain.insert(&job(id, "new")).await?;
+    }
+    let later = declared(&store).await?;
+    let entities = later.entities().await?.clone();
+    let is_built = std::sync::OnceLock::new();
+    let all = plain.query();
+    let updated = all.update(|job| {
+        is_built.get_or_init(|| {
+            let build = entities.build("state")?;
+            let built =
+                futures_util::FutureExt::now_or_never(async { { build }.run().await.map(drop) });
+            built.expect("memory answers at once")
+        });
+        job.state = "done".to_owned();
+        Ok(())
+    });
+    let updated = updated.await?;
+    assert!(is_built.get().is_some_and(Result::is_ok), "{is_built:?}");
+    assert_eq!((updated.written, updated.failed), (150, 0));
+    assert_in_step(&later, 150).await
+}

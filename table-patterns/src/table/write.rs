@@ -416,9 +416,7 @@ impl<T: TableEntity> Table<T> {
     ) -> Result<()> {
         let (key, to) = (key.into_key(), to.into_key());
         if let (Some(here), Some(there)) = (self.large(), target.large()) {
-            let here = self.large_writer(here).await?;
-            let there = target.large_writer(there).await?;
-            return Box::pin(here.move_to(&key, &there, &to)).await;
+            return Box::pin(self.move_large(here, &key, (target, there), &to)).await;
         }
         if self.maintained_entities().await?.is_none()
             && target.maintained_entities().await?.is_none()

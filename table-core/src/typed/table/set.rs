@@ -122,6 +122,13 @@ pub trait SetWriter: fmt::Debug + Send + Sync + 'static {
     fn write<'a>(&'a self, changes: &'a [RowChange])
     -> BoxFuture<'a, Result<(Vec<Written>, bool)>>;
 
+    /// Returns whether the rows of a refused group can be written now in another way: another program has changed what their table keeps, and
+    /// the writer has taken note of it.
+    fn continues_after<'a>(&'a self, refused: &'a Error) -> BoxFuture<'a, bool> {
+        let _ = refused;
+        ready(false).boxed()
+    }
+
     /// Reads a row again, after another writer has changed it.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entity>>>;
 
@@ -274,8 +281,9 @@ where
     }
 
     async fn write_group(&self, group: Vec<RowChange>, requests: &AtomicU64) -> Vec<RowOutcome> {
-        let (mut results, mut left) = (Vec::new(), vec![group]);
-        while let Some(mut group) = left.pop() {
+        // Each with whether it may be written in another way after a refusal: once.
+        let (mut results, mut left) = (Vec::new(), vec![(group, true)]);
+        while let Some((mut group, continues)) = left.pop() {
             let number = requests.fetch_add(1, Ordering::Relaxed);
             let error = match self.writer.write(&group).await {
                 Ok((written, pending)) => {
@@ -283,6 +291,11 @@ where
                     results.extend(each.map(|(change, written)| {
                         Some(self.outcome(change.old.key(), number, Ok(written), pending))
                     }));
+                    continue;
+                }
+                // The groups may have fewer rows than before.
+                Err(error) if continues && self.writer.continues_after(&error).await => {
+                    left.extend(self.groups(group).into_iter().map(|group| (group, false)));
                     continue;
                 }
                 Err(error) => error,
@@ -309,11 +322,11 @@ where
                         self.write_again(row, error.root().clone(), number, requests)
                             .await,
                     );
-                    left.extend((!group.is_empty()).then_some(group));
+                    left.extend((!group.is_empty()).then_some((group, continues)));
                 }
                 None => {
                     let second = group.split_off(group.len() / 2);
-                    left.extend([second, group]);
+                    left.extend([(second, continues), (group, continues)]);
                 }
             }
         }
@@ -353,6 +366,10 @@ where
                 Ok((written, pending)) => {
                     let written = written.into_iter().next().unwrap_or_default();
                     return Some(Some(self.outcome(&key, number, Ok(written), pending)));
+                }
+                // As after a conflict, the row is read and written again.
+                Err(failed) if self.writer.continues_after(&failed).await => {
+                    Error::precondition_failed(self.table, &key)
                 }
                 Err(failed) => failed.root().clone(),
             };
