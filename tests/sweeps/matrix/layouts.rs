@@ -5,13 +5,12 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use conformance::open_table;
 use futures_util::stream;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
 use table_core::typed::PlainTable;
-use table_core::typed::{EntriesOf, TableEntity};
+use table_core::typed::EntriesOf;
 use table_encryption::Keys;
 use table_patterns::bulk::{
     BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where,
@@ -20,9 +19,8 @@ use table_patterns::bulk::{
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Mover, Moves as _, Place, Resources, TransactionProgress,
 };
-use table_patterns::index::IndexOptions;
 use table_patterns::journal::Acknowledge;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::queue::TableQueue;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -119,19 +117,25 @@ const DECLARED_LATER: Row = Row {
 
 const LARGE: Row = Row {
     layout: "large",
-    typed_table: Refused("LargeTable"),
-    eventual_move: Refused("LargeTable"),
+    typed_table: Refused("with_blobs"),
+    eventual_move: Refused("move_by"),
     copy: Refused("with_blobs"),
-    upgrade: Refused("LargeTable"),
+    upgrade: Refused("with_blobs"),
     ..PLAIN
 };
 
 const LARGE_INDEXED: Row = Row {
     layout: "large and indexed",
-    typed_table: Refused("LargeTable"),
+    typed_table: Refused("with_blobs"),
     copy: Refused("with_blobs"),
-    upgrade: Refused("LargeTable"),
+    upgrade: Refused("with_blobs"),
     ..INDEXED
+};
+
+/// Large entities, of which another program has declared indexes.
+const LARGE_DECLARED: Row = Row {
+    layout: "large, with an index of another program",
+    ..LARGE_INDEXED
 };
 
 const WIDE: Row = Row {
@@ -239,9 +243,10 @@ matrix! {
     declared: DECLARED, Beside<Table<Plain>, Indexed>, Beside<Table<SealedPlain>, SealedIndexed>;
     declared_unique: DECLARED, Beside<Table<Plain>, Unique>, Beside<Table<SealedPlain>, SealedUnique>;
     declared_later: DECLARED_LATER, Beside<Table<Older>, Indexed>, Beside<Table<SealedOlder>, SealedIndexed>;
-    large: LARGE, LargeTable<Large>, LargeTable<SealedLarge>;
-    large_sealed: LARGE, LargeTable<OpenBlobs>, LargeTable<SealedBlobs>;
-    large_indexed: LARGE_INDEXED, LargeTable<LargeIndexed>, LargeTable<SealedLargeIndexed>;
+    large: LARGE, Table<Large>, Table<SealedLarge>;
+    large_sealed: LARGE, Table<OpenBlobs>, Table<SealedBlobs>;
+    large_indexed: LARGE_INDEXED, Table<LargeIndexed>, Table<SealedLargeIndexed>;
+    large_declared: LARGE_DECLARED, Beside<Table<Large>, LargeIndexed>, Beside<Table<SealedLarge>, SealedLargeIndexed>;
     wide: WIDE, WideTable<Wide>, WideTable<SealedWide>;
     spread: SPREAD, SpreadTable<Spread>, SpreadTable<SealedSpread>;
 }
@@ -852,7 +857,7 @@ async fn sliced<T: Thing>(backends: Backends, sealed: bool) {
     assert!(slices.query().all().await.unwrap().is_empty());
 }
 
-/// Moved large entities are found whole by their indexes. A handle that does not update the entries is refused.
+/// Moved large entities are found whole by their indexes. A database without blobs refuses their type.
 async fn large_lookups(backends: Backends) {
     for sealed in [false, true] {
         let world = World::new(backends, sealed).await;
@@ -868,21 +873,18 @@ async fn large_lookups(backends: Backends) {
         world.check("large lookups").await;
     }
     let world = World::new(backends, false).await;
-    let (store, name) = (|| world.store.clone(), world.table(TABLE));
-    let opened = open_table::<LargeIndexed>(store(), name.clone(), IndexOptions::default()).await;
-    assert!(opened.unwrap_err().to_string().contains("LargeTable"));
-    let opened = LargeTable::<LargeIndexed>::new(store(), name, world.blobs.clone());
-    assert!(opened.unwrap_err().to_string().contains("LargeTable::open"));
+    let opened = Database::new(world.store.clone()).table::<LargeIndexed>(world.table(TABLE));
+    let refused = opened.unwrap_err().to_string();
+    assert!(refused.contains("Database::with_blobs"), "{refused}");
     assert!(world.rows().await.0.is_empty());
 }
 
 async fn found_by_index<T, E>(world: &World, entries: E)
 where
-    T: Thing + TableEntity,
+    T: Thing,
     E: EntriesOf<T> + Clone,
-    LargeTable<T>: Handle<Of = T>,
 {
-    let own = <LargeTable<T> as Handle>::open(world).await;
+    let own = <Table<T> as Handle>::open(world).await;
     own.put(&T::new("p", 1)).await.unwrap();
     for to in [("p", 2), ("q", 2), ("q", 1), ("p", 1)] {
         let from = own.by(entries.clone()).all().await.unwrap();
@@ -903,7 +905,7 @@ async fn missing_blobs(backends: Backends) {
     use object_store::{ObjectStore as _, ObjectStoreExt as _};
     let world = World::new(|| Box::new(Memory), false).await;
     let target = world.twin(backends).await;
-    let own = LargeTable::<Large>::open_in(&world, TABLE).await.unwrap();
+    let own = Table::<Large>::open_in(&world, TABLE).await.unwrap();
     own.put(&Large::new("p", 1)).await.unwrap();
     let job = || copy(&world, &target);
     job().rows_only().run().await.unwrap();

@@ -19,7 +19,7 @@ use table_patterns::{Database, Table};
 use crate::backends::{Embedded, Memory};
 use crate::programs::{Program, Subject as _};
 use crate::revisions::{Revision, on_every_layout};
-use crate::world::{Backends, SECRET, TABLE, World, kek};
+use crate::world::{Backends, SECRET, TABLE, World, is_large, kek};
 
 on_every_layout!(upgraded);
 
@@ -134,10 +134,9 @@ where
             "{what}"
         );
     }
-    let of_large = what.contains("LargeTable");
     assert_eq!(
         world.stored_blobs().await.len(),
-        if of_large { 11 } else { 0 },
+        if is_large::<C::Of>() { 11 } else { 0 },
         "{what}: blobs"
     );
 

@@ -2,7 +2,6 @@
 //! anything is written, or both can write, or the first one is refused from then on.
 
 use table_patterns::Table;
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
 
@@ -60,9 +59,9 @@ pairs! {
     plain: Table<Plain>, [
         Writes, Extends, TakesOver("with large values of text in blobs"), Extends, TakesOver("wide entities"), TakesOver("4 buckets"),
     ];
-    indexed: Table<Indexed>, [Writes, Writes, INDEX, Refused("uses the property 'text'"), INDEX, INDEX];
-    large: LargeTable<Large>, [BLOBS, BLOBS, Writes, Extends, ONE_ROW, ONE_ROW];
-    large_and_indexed: LargeTable<LargeIndexed>, [BLOBS, BLOBS, INDEX, Writes, INDEX, INDEX];
+    indexed: Table<Indexed>, [Writes, Writes, Refused("uses the property 'text'"), Refused("uses the property 'text'"), INDEX, INDEX];
+    large: Table<Large>, [BLOBS, BLOBS, Writes, Extends, ONE_ROW, ONE_ROW];
+    large_and_indexed: Table<LargeIndexed>, [BLOBS, BLOBS, Writes, Writes, INDEX, INDEX];
     wide: WideTable<Wide>, [WIDE, WIDE, WIDE, WIDE, Writes, WIDE];
     spread: SpreadTable<Spread>, [SPREAD, SPREAD, SPREAD, SPREAD, SPREAD, Writes];
 }
@@ -71,8 +70,8 @@ async fn programs<A: Handle>(backends: Backends, second: [Second; 6]) {
     let [plain, indexed, large, large_indexed, wide, spread] = second;
     pair::<A, Table<Plain>>(backends, plain).await;
     pair::<A, Table<Indexed>>(backends, indexed).await;
-    pair::<A, LargeTable<Large>>(backends, large).await;
-    pair::<A, LargeTable<LargeIndexed>>(backends, large_indexed).await;
+    pair::<A, Table<Large>>(backends, large).await;
+    pair::<A, Table<LargeIndexed>>(backends, large_indexed).await;
     pair::<A, WideTable<Wide>>(backends, wide).await;
     pair::<A, SpreadTable<Spread>>(backends, spread).await;
 }

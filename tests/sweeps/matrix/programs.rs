@@ -5,8 +5,11 @@ use std::fmt::Debug;
 use table_core::prelude::*;
 use table_core::store::{BulkSummary, Result};
 use table_core::typed::Upgrade;
+use table_patterns::Table;
+use table_patterns::spread::SpreadTable;
+use table_patterns::wide::WideTable;
 
-use crate::world::{Upkeep, World};
+use crate::world::{TABLE, Upkeep, World, declared, opened};
 
 /// An entity in the partition `p`.
 pub(crate) trait Subject: TableEntity + Clone + Debug + PartialEq {
@@ -34,45 +37,43 @@ pub(crate) trait Program: Upkeep + Clone {
     fn seeing_all(&self) -> Self;
 }
 
-/// Implements [`Program`] for a handle of each type. `$open` opens it in the world, `$value` is the entity of a read.
+/// Implements [`Program`] for a handle. `$open` opens it in the world, `$value` is the entity of a read.
 macro_rules! program {
-    ($table:ident [$($of:ty),*], |$world:ident| $open:expr, |$got:ident| $value:expr) => {$(
-        impl $crate::programs::Program for $table<$of> {
-            type Of = $of;
+    ($table:ident, |$world:ident| $open:expr, |$got:ident| $value:expr) => {
+        impl<T: Subject> Program for $table<T> {
+            type Of = T;
 
-            async fn open($world: &$crate::world::World) -> table_core::Result<Self> {
+            async fn open($world: &World) -> Result<Self> {
                 $open
             }
 
-            async fn put(&self, subject: &$of) -> table_core::Result<()> {
+            async fn put(&self, subject: &T) -> Result<()> {
                 self.insert(subject).await.map(drop)
             }
 
-            async fn read(&self, r: u32) -> table_core::Result<Option<$of>> {
-                let key = <$of as $crate::programs::Subject>::key_of(r);
-                Ok(self.get(&key).await?.map(|$got| $value))
+            async fn read(&self, r: u32) -> Result<Option<T>> {
+                Ok(self.get(&T::key_of(r)).await?.map(|$got| $value))
             }
 
-            async fn numbers(&self) -> table_core::Result<Vec<u32>> {
+            async fn numbers(&self) -> Result<Vec<u32>> {
                 let all = self.query().partition(PartitionKey::new("p")?).all().await?;
                 Ok(all.iter().map(|subject| subject.number()).collect())
             }
 
-            async fn change(&self, r: u32, change: impl Fn(&mut $of) + Send + Sync) -> table_core::Result<()> {
-                let key = <$of as $crate::programs::Subject>::key_of(r);
-                let change = |subject: &mut $of| {
+            async fn change(&self, r: u32, change: impl Fn(&mut T) + Send + Sync) -> Result<()> {
+                let change = |subject: &mut T| {
                     change(subject);
                     Ok(())
                 };
-                self.update(&key, change).await.map(drop)
+                self.update(&T::key_of(r), change).await.map(drop)
             }
 
-            async fn delete_set(&self) -> table_core::Result<table_core::store::BulkSummary> {
+            async fn delete_set(&self) -> Result<BulkSummary> {
                 self.query().partition(PartitionKey::new("p")?).delete().await
             }
 
-            async fn rename_set(&self, name: &str) -> table_core::Result<table_core::store::BulkSummary> {
-                let rename = |subject: &mut $of| {
+            async fn rename_set(&self, name: &str) -> Result<BulkSummary> {
+                let rename = |subject: &mut T| {
                     let name = format!("{name}{}", subject.number());
                     subject.rename(&name);
                     Ok(())
@@ -80,7 +81,7 @@ macro_rules! program {
                 self.query().partition(PartitionKey::new("p")?).update(rename).await
             }
 
-            fn upgrade(&self) -> table_core::typed::Upgrade<$of> {
+            fn upgrade(&self) -> Upgrade<T> {
                 self.upgrade()
             }
 
@@ -88,63 +89,17 @@ macro_rules! program {
                 self.clone().with_hidden()
             }
         }
-    )*};
-}
-
-/// Opens a handle and creates its table.
-macro_rules! opened {
-    ($open:expr) => {{
-        let opened = $open?;
-        opened.create_if_missing().await?;
-        Ok(opened)
-    }};
-}
-
-/// Implements [`Program`] for types of a layout without indexes, of large entities with and without, and of indexed entities.
-macro_rules! programs {
-    (Large [$($of:ty),*]) => {
-        $crate::programs::program!(
-            LargeTable [$($of),*],
-            |w| $crate::programs::opened!(LargeTable::new_with(w.store.clone(), w.table(TABLE), w.blobs.clone(), w.large())),
-            |got| got
-        );
-    };
-    (LargeIndexed [$($of:ty),*]) => {
-        $crate::programs::program!(
-            LargeTable [$($of),*],
-            |w| {
-                let (store, blobs, options) = (w.store.clone(), w.blobs.clone(), w.options.clone());
-                LargeTable::open(store, w.table(TABLE), blobs, w.large(), options).await
-            },
-            |got| got
-        );
-    };
-    (Table [$($of:ty),*]) => {
-        $crate::programs::program!(
-            Table [$($of),*],
-            |w| {
-                let db = table_patterns::Database::with_options(w.store.clone(), w.options.clone());
-                let table = db.table(w.table(TABLE))?;
-                table.declare().await?;
-                Ok(table)
-            },
-            |got| got
-        );
-    };
-    (Wide [$($of:ty),*]) => {
-        $crate::programs::program!(
-            WideTable [$($of),*],
-            |w| $crate::programs::opened!(WideTable::new(w.store.clone(), w.table(TABLE))),
-            |got| got.into_inner()
-        );
-    };
-    ($table:ident [$($of:ty),*]) => {
-        $crate::programs::program!(
-            $table [$($of),*],
-            |w| $crate::programs::opened!($table::new(w.store.clone(), w.table(TABLE))),
-            |got| got
-        );
     };
 }
 
-pub(crate) use {opened, program, programs};
+program!(Table, |w| declared(w, w.table(TABLE)).await, |got| got);
+program!(
+    SpreadTable,
+    |w| opened!(SpreadTable::new(w.store.clone(), w.table(TABLE))),
+    |got| got
+);
+program!(
+    WideTable,
+    |w| opened!(WideTable::new(w.store.clone(), w.table(TABLE))),
+    |got| got.into_inner()
+);

@@ -12,7 +12,6 @@ use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_patterns::Database;
 use table_patterns::index::{IndexOptions, ScrubMode};
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -387,9 +386,10 @@ async fn indexed_tables() {
 async fn large_tables() {
     use large::{V1, V2, V3, key};
     let ((store, _), blobs) = (store(), Arc::new(InMemory::new()));
-    let newer = LargeTable::<V3>::new(store.clone(), TABLE, blobs.clone()).unwrap();
-    newer.create_if_missing().await.unwrap();
-    let older = LargeTable::<V2>::new(store.clone(), TABLE, blobs.clone()).unwrap();
+    let db = Database::new(store.clone()).with_blobs(blobs.clone());
+    let newer = db.table::<V3>(TABLE).unwrap();
+    newer.declare().await.unwrap();
+    let older = db.table::<V2>(TABLE).unwrap();
     let row = async || {
         store
             .get(newer.name(), key::<V1>().key(), None)

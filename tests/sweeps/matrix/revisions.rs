@@ -1,14 +1,8 @@
 //! Three schema versions of a type in every layout, and the programs that write them. Version 2 has the name of version 1 as
 //! `full`. Version 3 adds `later`, and version 2 can read it.
 
-use table_core::prelude::*;
-use table_patterns::Table;
-use table_patterns::large::LargeTable;
-use table_patterns::spread::SpreadTable;
-use table_patterns::wide::WideTable;
-
-use crate::programs::{Subject, programs};
-use crate::world::{SECRET, TABLE};
+use crate::programs::Subject;
+use crate::world::SECRET;
 
 /// An entity of one of the versions.
 pub(crate) trait Revision: Subject {
@@ -191,16 +185,6 @@ layouts!(large_indexed, sealed_large_indexed, [entity(type = "Thing")], [
 layouts!(spread, sealed_spread, [entity(type = "Thing")], [], [], [], partition_key(spread = 4), []);
 layouts!(wide, sealed_wide, [entity(type = "Thing", wide)], [], [], [], partition_key, []);
 
-programs!(Table [plain::V1, plain::V2, plain::V3, sealed_plain::V1, sealed_plain::V2, sealed_plain::V3]);
-programs!(Table [indexed::V1, indexed::V2, indexed::V3, sealed_indexed::V1, sealed_indexed::V2, sealed_indexed::V3]);
-programs!(Large [large::V1, large::V2, large::V3, sealed_large::V1, sealed_large::V2, sealed_large::V3]);
-programs!(LargeIndexed [
-    large_indexed::V1, large_indexed::V2, large_indexed::V3,
-    sealed_large_indexed::V1, sealed_large_indexed::V2, sealed_large_indexed::V3
-]);
-programs!(SpreadTable [spread::V1, spread::V2, spread::V3, sealed_spread::V1, sealed_spread::V2, sealed_spread::V3]);
-programs!(Wide [wide::V1, wide::V2, wide::V3, sealed_wide::V1, sealed_wide::V2, sealed_wide::V3]);
-
 /// Runs `$check` as a test for each layout on each store, in plaintext and encrypted, with the programs of the three versions.
 macro_rules! on_every_layout {
     ($check:ident) => {
@@ -219,7 +203,6 @@ macro_rules! on_every_layout {
     };
     (@store $check:ident, $backend:expr) => {
         use table_patterns::Table;
-        use table_patterns::large::LargeTable;
         use table_patterns::spread::SpreadTable;
         use table_patterns::wide::WideTable;
 
@@ -227,8 +210,8 @@ macro_rules! on_every_layout {
 
         $crate::revisions::on_every_layout!(@layout $check, plain_rows, Table, plain, sealed_plain);
         $crate::revisions::on_every_layout!(@layout $check, indexed, Table, indexed, sealed_indexed);
-        $crate::revisions::on_every_layout!(@layout $check, large, LargeTable, large, sealed_large);
-        $crate::revisions::on_every_layout!(@layout $check, large_indexed, LargeTable, large_indexed, sealed_large_indexed);
+        $crate::revisions::on_every_layout!(@layout $check, large, Table, large, sealed_large);
+        $crate::revisions::on_every_layout!(@layout $check, large_indexed, Table, large_indexed, sealed_large_indexed);
         $crate::revisions::on_every_layout!(@layout $check, spread, SpreadTable, spread, sealed_spread);
         $crate::revisions::on_every_layout!(@layout $check, wide, WideTable, wide, sealed_wide);
     };

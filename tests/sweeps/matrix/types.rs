@@ -15,7 +15,6 @@ use table_core::store::Error;
 use table_encryption::{EncryptedStore, Keys};
 use table_patterns::Database;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Payload, Placement, ScrubMode};
-use table_patterns::large::{LargeOptions, LargeTable};
 
 use crate::world::kek;
 
@@ -294,12 +293,10 @@ async fn plain_and_large() {
         .unwrap();
     before.insert(&plain()).await.unwrap();
     assert_eq!(stored(&*store).await.layout, Layout::Plain);
-    let options = || (LargeOptions::default(), IndexOptions::local());
-    let (large_options, indexes) = options();
-    let after =
-        LargeTable::<Large>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes)
-            .await
-            .unwrap();
+    let program = || {
+        Database::with_options(store.clone(), IndexOptions::local()).with_blobs(blobs.clone())
+    };
+    let after = program().table::<Large>(TABLE).unwrap();
     after.insert(&large()).await.unwrap();
     assert_eq!(
         stored(&*store).await.layout.to_json(),
@@ -364,10 +361,8 @@ async fn plain_and_large() {
         .unwrap();
     assert_eq!(read.name.as_str(), "three");
     assert_eq!(read.text, large().text);
-    let (large_options, indexes) = options();
-    LargeTable::<Other>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes)
-        .await
-        .unwrap();
+    let other = program().table::<Other>(TABLE).unwrap();
+    other.declare().await.unwrap();
     assert_eq!(
         stored(&*store).await.layout.to_json(),
         r#"{"large":{"properties":["other","text"]}}"#

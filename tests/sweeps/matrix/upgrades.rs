@@ -12,9 +12,9 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::query::Query;
+use table_patterns::Database;
 use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
-use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -268,12 +268,13 @@ async fn an_entry_that_stays_costs_nothing() {
 async fn large_tables() {
     use large_alone::{V1, V2, first, second};
     let ((store, meter), blobs) = (store(), Arc::new(InMemory::new()));
-    let older = LargeTable::<V1>::new(store.clone(), TABLE, blobs.clone()).unwrap();
-    older.create_if_missing().await.unwrap();
+    let program = || Database::new(store.clone()).with_blobs(blobs.clone());
+    let older = program().table::<V1>(TABLE).unwrap();
+    older.declare().await.unwrap();
     for r in 0..5 {
         older.insert(&first(r)).await.unwrap();
     }
-    let newer = LargeTable::<V2>::new(store.clone(), TABLE, blobs.clone()).unwrap();
+    let newer = program().table::<V2>(TABLE).unwrap();
     let unknown = Entity::from(V1::key("p", 1u32).unwrap().into_key()).with("Unknown", 7);
     store
         .write(&table(), Operation::Merge(unknown, IfMatch::Any))
@@ -284,10 +285,8 @@ async fn large_tables() {
     // A page, the entities, and the new version in the manifest, which is written and read again.
     assert_eq!(requests.total(), 1 + 5 + 2);
     is_upgraded(&with_unknown(&*store, "Unknown").await, 1);
-    let rows = newer.load(newer.rows().stream());
-    let found: Vec<V2> = rows.try_collect().await.unwrap();
-    assert_eq!(found, (0..5).map(second).collect::<Vec<_>>());
-    assert_eq!(newer.scrub().await.unwrap().missing, []);
+    assert_eq!(newer.query().all().await.unwrap(), (0..5).map(second).collect::<Vec<_>>());
+    assert_eq!(newer.scrub_blobs().await.unwrap().missing, []);
     assert_eq!(
         blobs
             .list(None)
@@ -304,46 +303,30 @@ async fn large_tables() {
 async fn large_tables_with_indexes() {
     use large::{V1, V2, first, second};
     let ((store, _), blobs) = (store(), Arc::new(InMemory::new()));
-    let older = LargeTable::<V1>::new(store.clone(), TABLE, blobs.clone()).unwrap();
-    older.create_if_missing().await.unwrap();
+    let program = || {
+        Database::with_options(store.clone(), IndexOptions::local()).with_blobs(blobs.clone())
+    };
+    let older = program().table::<V1>(TABLE).unwrap();
+    older.declare().await.unwrap();
     for r in 0..5 {
         older.insert(&first(r)).await.unwrap();
     }
-    let newer = LargeTable::<V2>::open(
-        store.clone(),
-        TABLE,
-        blobs.clone(),
-        LargeOptions::default(),
-        IndexOptions::local(),
-    );
-    let newer = newer.await.unwrap();
+    let newer = program().table::<V2>(TABLE).unwrap();
+    let entities = newer.entities().await.unwrap();
     for index in ["code", "elsewhere"] {
-        newer
-            .entities()
-            .unwrap()
-            .build(index)
-            .unwrap()
-            .run()
-            .await
-            .unwrap();
+        entities.build(index).unwrap().run().await.unwrap();
     }
-    assert!(
-        older
-            .insert(&first(9))
-            .await
-            .unwrap_err()
-            .to_string()
-            .contains("has the index")
-    );
-    assert_eq!(newer.upgrade_all().await.unwrap(), 5);
+    // Version 1 maintains the index of a property that it has.
+    older.insert(&first(5)).await.unwrap();
+    for (index, entries) in [("code", 6), ("elsewhere", 0)] {
+        let found = entities.scrub(index, ScrubMode::Report).await.unwrap();
+        assert_eq!(found.entries, entries, "{index}");
+        assert_eq!((found.dangling, found.missing), (0, 0), "{index}");
+    }
+    assert_eq!(newer.upgrade_all().await.unwrap(), 6);
     for index in ["code", "elsewhere"] {
-        let found = newer
-            .entities()
-            .unwrap()
-            .scrub(index, ScrubMode::Report)
-            .await
-            .unwrap();
-        assert_eq!(found.entries, 5, "{index}");
+        let found = entities.scrub(index, ScrubMode::Report).await.unwrap();
+        assert_eq!(found.entries, 6, "{index}");
         assert_eq!(found.dangling, 0, "{index}");
         assert_eq!(found.missing, 0, "{index}");
     }
@@ -351,7 +334,7 @@ async fn large_tables_with_indexes() {
         newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(),
         [second(3)]
     );
-    assert_eq!(newer.by(V2::by_code("p").code(7)).count().await.unwrap(), 5);
+    assert_eq!(newer.by(V2::by_code("p").code(7)).count().await.unwrap(), 6);
     assert_eq!(
         blobs
             .list(None)
@@ -359,7 +342,7 @@ async fn large_tables_with_indexes() {
             .await
             .unwrap()
             .len(),
-        5
+        6
     );
 }
 

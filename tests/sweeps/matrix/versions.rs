@@ -14,7 +14,6 @@ use table_core::store::Result;
 use table_patterns::Database;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -376,17 +375,26 @@ async fn large_tables() {
     use large::{V1, V2, first, key, second};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let blobs = Arc::new(InMemory::new());
-    let newer = LargeTable::<V2>::new(store.clone(), TABLE, blobs.clone()).unwrap();
-    newer.create_if_missing().await.unwrap();
+    let program = || Database::new(store.clone()).with_blobs(blobs.clone());
+    let newer = program().table::<V2>(TABLE).unwrap();
+    newer.declare().await.unwrap();
     newer.insert(&second()).await.unwrap();
-    let older = LargeTable::<V1>::new(store.clone(), TABLE, blobs.clone()).unwrap();
+    let older = program().table::<V1>(TABLE).unwrap();
     refused(
         &store,
         &older,
         writes! {
             "upsert": |t| t.upsert(&first("one"));
+            "insert_or_merge": |t| t.insert_or_merge(&first("one"));
             "replace_if any": |t| t.replace_if(&first("one"), IfMatch::Any);
+            "merge any": |t| t.merge(key(), &V1::patch().name("one"), IfMatch::Any);
             "update": |t| t.update(key(), |v| { v.name = "one".into(); Ok(()) });
+            "group upsert": |t| async move {
+                let mut group = t.group(V1::partition("p")?);
+                group.upsert(&first("one"))?;
+                group.commit().await
+            };
+            "read": |t| t.get(key());
             "put_stream": |t| t.put_stream(key(), V1::TEXT, futures_util::stream::empty(), IfMatch::Any);
         },
     )

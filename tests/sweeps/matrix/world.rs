@@ -18,7 +18,7 @@ use table_patterns::bulk::BulkSummary;
 use table_patterns::eventual::Moves;
 use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
 use table_patterns::{Database, Table};
@@ -204,7 +204,7 @@ pub(crate) struct World {
     pub(crate) encrypted: Option<Arc<Encrypted>>,
     /// Whether plaintext blobs are accepted.
     pub(crate) migrating: bool,
-    /// The options of handles with indexes.
+    /// The options of tables.
     pub(crate) options: IndexOptions,
     raw: Arc<dyn TableStore>,
     tag: String,
@@ -359,7 +359,14 @@ impl World {
         }
     }
 
-    pub(crate) fn large(&self) -> LargeOptions {
+    /// The tables and blobs of the world.
+    pub(crate) fn database(&self) -> Database {
+        Database::with_options(self.store.clone(), self.options.clone())
+            .with_blobs(self.blobs.clone())
+            .with_large(self.large())
+    }
+
+    fn large(&self) -> LargeOptions {
         let options = LargeOptions::default();
         match &self.encrypted {
             Some(store) => {
@@ -412,6 +419,9 @@ impl<T: TableEntity> Upkeep for WideTable<T> {}
 impl<T: TableEntity> Upkeep for Table<T> {
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
+            if is_large::<T>() {
+                assert_eq!(self.scrub_blobs().await.unwrap().missing, []);
+            }
             for index in T::SCHEMA.indexes {
                 let found = self
                     .entities()
@@ -427,6 +437,22 @@ impl<T: TableEntity> Upkeep for Table<T> {
             }
         })
     }
+
+    fn sweep_blobs(&self) -> BoxFuture<'_, u64> {
+        Box::pin(async {
+            if !is_large::<T>() {
+                return 0;
+            }
+            let mut sweep = self.rewrite_blobs();
+            let found = sweep.run().await.unwrap();
+            assert!(
+                found.unreadable.is_empty() && found.skipped == 0,
+                "{found:?}"
+            );
+            assert_eq!(found.plaintext, 0);
+            found.rewritten
+        })
+    }
 }
 
 impl<H, D> Upkeep for Beside<H, D>
@@ -437,37 +463,9 @@ where
     fn check(&self) -> BoxFuture<'_, ()> {
         self.declaring.check()
     }
-}
-
-impl<T: TableEntity> Upkeep for LargeTable<T> {
-    fn check(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            assert_eq!(self.scrub().await.unwrap().missing, []);
-            for index in T::SCHEMA.indexes {
-                let entities = self.entities().expect("it is open with its indexes");
-                let found = entities
-                    .scrub(&index.name, ScrubMode::Report)
-                    .await
-                    .unwrap();
-                assert_eq!(found.dangling, 0, "{}", index.name);
-                assert_eq!(found.missing, 0, "{}", index.name);
-                assert_eq!(found.taken_keys, 0, "{}", index.name);
-                assert_eq!(found.entries, found.entities, "{}", index.name);
-            }
-        })
-    }
 
     fn sweep_blobs(&self) -> BoxFuture<'_, u64> {
-        Box::pin(async {
-            let mut sweep = self.rewrite();
-            let found = sweep.run().await.unwrap();
-            assert!(
-                found.unreadable.is_empty() && found.skipped == 0,
-                "{found:?}"
-            );
-            assert_eq!(found.plaintext, 0);
-            found.rewritten
-        })
+        self.declaring.sweep_blobs()
     }
 }
 
@@ -508,10 +506,7 @@ impl<H: Moves, D: TableEntity> Moves for Beside<H, D> {
 
 /// A program whose type has no index comes first, and writes nothing before the other one declares its indexes. A program of an older version
 /// comes to indexes that a later one has declared.
-impl<T: Thing, D: TableEntity> Handle for Beside<Table<T>, D>
-where
-    Table<T>: Handle<Of = T>,
-{
+impl<T: Thing, D: TableEntity> Handle for Beside<Table<T>, D> {
     type Of = T;
 
     fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
@@ -549,29 +544,33 @@ where
     }
 }
 
+/// Whether values of the type may be in blobs.
+pub(crate) fn is_large<T: TableEntity>() -> bool {
+    !T::requirements().large.is_empty()
+}
+
 /// A table that a program has declared.
 pub(crate) async fn declared<T: TableEntity>(world: &World, name: TableName) -> Result<Table<T>> {
-    let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
-    let table = Database::with_options(world.store.clone(), options).table(name)?;
+    let table = world.database().table(name)?;
     table.declare().await?;
     Ok(table)
 }
 
 macro_rules! handle {
-    ($table:ident [$($of:ident)*], |$world:ident, $name:ident| $open:expr, |$got:ident| $value:expr) => {$(
-        impl Handle for $table<$of> {
-            type Of = $of;
+    ($table:ident, |$world:ident, $name:ident| $open:expr, |$got:ident| $value:expr) => {
+        impl<T: Thing> Handle for $table<T> {
+            type Of = T;
 
             fn open_in<'a>($world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
                 let $name = $world.table(table);
                 Box::pin(async move { $open })
             }
 
-            fn put<'a>(&'a self, value: &'a $of) -> BoxFuture<'a, Result<()>> {
+            fn put<'a>(&'a self, value: &'a T) -> BoxFuture<'a, Result<()>> {
                 Box::pin(async move { self.insert(value).await.map(drop) })
             }
 
-            fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<$of>>> {
+            fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<T>>> {
                 Box::pin(async move {
                     self.check().await;
                     Ok(self.get(key).await?.map(|$got| $value))
@@ -583,16 +582,17 @@ macro_rules! handle {
             }
 
             fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
-                let rename = |thing: &mut $of| {
+                let rename = |thing: &mut T| {
                     thing.rename();
                     Ok(())
                 };
                 Box::pin(async move { self.query().partition(PartitionKey::new("p")?).update(rename).await })
             }
         }
-    )*};
+    };
 }
 
+/// Opens a handle and creates its table.
 macro_rules! opened {
     ($open:expr) => {{
         let opened = $open?;
@@ -601,31 +601,16 @@ macro_rules! opened {
     }};
 }
 
+pub(crate) use opened;
+
+handle!(Table, |w, name| declared(w, name).await, |got| got);
 handle!(
-    LargeTable [Large SealedLarge OpenBlobs SealedBlobs],
-    |w, name| opened!(LargeTable::new_with(w.store.clone(), name, w.blobs.clone(), w.large())),
-    |got| got
-);
-handle!(
-    LargeTable [LargeIndexed SealedLargeIndexed],
-    |w, name| {
-        let (store, blobs, options) = (w.store.clone(), w.blobs.clone(), w.large());
-        LargeTable::open(store, name, blobs, options, IndexOptions::default().with_clearing(Clearing::BeforeAnswer)).await
-    },
-    |got| got
-);
-handle!(
-    SpreadTable [Spread SealedSpread],
+    SpreadTable,
     |w, name| opened!(SpreadTable::new(w.store.clone(), name)),
     |got| got
 );
 handle!(
-    WideTable [Wide SealedWide],
+    WideTable,
     |w, name| opened!(WideTable::new(w.store.clone(), name)),
-    |got| (*got).clone()
-);
-handle!(
-    Table [Plain SealedPlain Indexed SealedIndexed Older SealedOlder Unique SealedUnique],
-    |w, name| declared(w, name).await,
-    |got| got
+    |got| got.into_inner()
 );
