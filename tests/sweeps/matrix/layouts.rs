@@ -117,18 +117,18 @@ const DECLARED_LATER: Row = Row {
 
 const LARGE: Row = Row {
     layout: "large",
-    typed_table: Refused("with_blobs"),
+    typed_table: Refused("`table_patterns::Database` with blobs"),
     eventual_move: Refused("move_by"),
     copy: Refused("with_blobs"),
-    upgrade: Refused("with_blobs"),
+    upgrade: Refused("`table_patterns::Database` with blobs"),
     ..PLAIN
 };
 
 const LARGE_INDEXED: Row = Row {
     layout: "large and indexed",
-    typed_table: Refused("with_blobs"),
+    typed_table: Refused("`table_patterns::Database` with blobs"),
     copy: Refused("with_blobs"),
-    upgrade: Refused("with_blobs"),
+    upgrade: Refused("`table_patterns::Database` with blobs"),
     ..INDEXED
 };
 
