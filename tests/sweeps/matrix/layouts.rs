@@ -9,8 +9,8 @@ use futures_util::stream;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
-use table_core::typed::PlainTable;
 use table_core::typed::EntriesOf;
+use table_core::typed::PlainTable;
 use table_encryption::Keys;
 use table_patterns::bulk::{
     BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where,

@@ -56,7 +56,11 @@ macro_rules! program {
             }
 
             async fn numbers(&self) -> Result<Vec<u32>> {
-                let all = self.query().partition(PartitionKey::new("p")?).all().await?;
+                let all = self
+                    .query()
+                    .partition(PartitionKey::new("p")?)
+                    .all()
+                    .await?;
                 Ok(all.iter().map(|subject| subject.number()).collect())
             }
 
@@ -69,7 +73,10 @@ macro_rules! program {
             }
 
             async fn delete_set(&self) -> Result<BulkSummary> {
-                self.query().partition(PartitionKey::new("p")?).delete().await
+                self.query()
+                    .partition(PartitionKey::new("p")?)
+                    .delete()
+                    .await
             }
 
             async fn rename_set(&self, name: &str) -> Result<BulkSummary> {
@@ -78,7 +85,10 @@ macro_rules! program {
                     subject.rename(&name);
                     Ok(())
                 };
-                self.query().partition(PartitionKey::new("p")?).update(rename).await
+                self.query()
+                    .partition(PartitionKey::new("p")?)
+                    .update(rename)
+                    .await
             }
 
             fn upgrade(&self) -> Upgrade<T> {

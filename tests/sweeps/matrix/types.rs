@@ -293,9 +293,8 @@ async fn plain_and_large() {
         .unwrap();
     before.insert(&plain()).await.unwrap();
     assert_eq!(stored(&*store).await.layout, Layout::Plain);
-    let program = || {
-        Database::with_options(store.clone(), IndexOptions::local()).with_blobs(blobs.clone())
-    };
+    let program =
+        || Database::with_options(store.clone(), IndexOptions::local()).with_blobs(blobs.clone());
     let after = program().table::<Large>(TABLE).unwrap();
     after.insert(&large()).await.unwrap();
     assert_eq!(

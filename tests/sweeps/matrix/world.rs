@@ -578,7 +578,12 @@ macro_rules! handle {
             }
 
             fn delete_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
-                Box::pin(async move { self.query().partition(PartitionKey::new("p")?).delete().await })
+                Box::pin(async move {
+                    self.query()
+                        .partition(PartitionKey::new("p")?)
+                        .delete()
+                        .await
+                })
             }
 
             fn update_set(&self) -> BoxFuture<'_, Result<BulkSummary>> {
@@ -586,7 +591,12 @@ macro_rules! handle {
                     thing.rename();
                     Ok(())
                 };
-                Box::pin(async move { self.query().partition(PartitionKey::new("p")?).update(rename).await })
+                Box::pin(async move {
+                    self.query()
+                        .partition(PartitionKey::new("p")?)
+                        .update(rename)
+                        .await
+                })
             }
         }
     };
