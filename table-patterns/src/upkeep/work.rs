@@ -663,7 +663,8 @@ impl<'a> Work<'a> {
     async fn build(&self, entities: &IndexedEntities, stored: &StoredIndex, memory: &mut Memory) {
         let id = stored.id();
         let built = match entities.build(&id) {
-            Ok(build) => build.throttled(self.upkeep.pause).take_over().await,
+            // Boxed: the stack would hold the future of a build in the frame of each caller.
+            Ok(build) => Box::pin(build.throttled(self.upkeep.pause).take_over()).await,
             Err(error) => Err(error),
         };
         let due = match &built {
