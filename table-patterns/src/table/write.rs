@@ -375,12 +375,8 @@ impl<T: TableEntity> Table<T> {
             let deleted = Box::pin(self.modify_large(large, &key, |_| Ok(None))).await?;
             return Ok(deleted.is_some());
         }
-        let done = self
-            .indexes()
-            .to_write()
-            .await?
-            .modify(&key, |_| Ok(None))
-            .await?;
+        let entities = self.indexes().to_write().await?;
+        let done = Box::pin(entities.modify(&key, |_| Ok(None))).await?;
         Ok(!done.written.is_empty())
     }
 
@@ -426,9 +422,8 @@ impl<T: TableEntity> Table<T> {
         let here = self.indexes().to_write().await?;
         let there = target.indexes().to_write().await?;
         let check = |old: &Entity| T::SCHEMA.check_replaceable(old);
-        here.changes()
-            .move_to(&key, &there.changes(), &to, check)
-            .await
+        let (here, there) = (here.changes(), there.changes());
+        Box::pin(here.move_to(&key, &there, &to, check)).await
     }
 
     /// Writes one change with its entries, or its row alone if there are no indexes.
@@ -442,7 +437,9 @@ impl<T: TableEntity> Table<T> {
             let (written, _) = Box::pin(self.write_large(large, change)).await?;
             return Ok(written);
         }
-        let committed = self.indexes().to_write().await?.write(changes).await?;
+        let entities = self.indexes().to_write().await?;
+        // Boxed: the future of a write by the journal is large.
+        let committed = Box::pin(entities.write(changes)).await?;
         Ok(committed.into_written())
     }
 
@@ -456,7 +453,7 @@ impl<T: TableEntity> Table<T> {
             return Ok(written.unwrap_or_default());
         }
         let entities = self.indexes().to_write().await?;
-        let committed = entities.modify(key, change).await?;
+        let committed = Box::pin(entities.modify(key, change)).await?;
         Ok(committed.into_written())
     }
 
