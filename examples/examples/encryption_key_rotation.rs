@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use object_store::memory::InMemory;
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys};
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::prelude::*;
 
 #[derive(Debug, PartialEq, TableEntity)]
@@ -24,9 +24,10 @@ struct Letter {
 fn letters(
     store: &Arc<EncryptedStore<Arc<MemoryStore>>>,
     blobs: &Arc<InMemory>,
-) -> table_core::Result<LargeTable<Letter>> {
+) -> table_core::Result<Table<Letter>> {
     let options = LargeOptions::default().with_codec(Arc::new(store.blob_cipher()));
-    LargeTable::new_with(store.clone(), "Letters", blobs.clone(), options)
+    let db = Database::new(store.clone()).with_blobs(blobs.clone());
+    db.with_large(options).table("Letters")
 }
 
 #[tokio::main]
@@ -50,7 +51,7 @@ async fn main() -> table_core::Result<()> {
         before.write(&people, Operation::Insert(person)).await?;
     }
     let blobs = Arc::new(InMemory::new());
-    letters(&before, &blobs)?.create_if_missing().await?;
+    letters(&before, &blobs)?.declare().await?;
     let letter = Letter {
         sender: "Ken".to_owned(),
         number: 1,
@@ -80,8 +81,15 @@ async fn main() -> table_core::Result<()> {
 
     // 3. Rewrite the blobs, which have their own data keys. Then check **every** table and its blobs: all data keys are wrapped by the new
     // key, and nothing was skipped or is unreadable.
-    assert_eq!(letters(&both, &blobs)?.rewrite().run().await?.rewritten, 1);
-    let mut count = letters(&both, &blobs)?.rewrite().counting();
+    assert_eq!(
+        letters(&both, &blobs)?
+            .rewrite_blobs()
+            .run()
+            .await?
+            .rewritten,
+        1
+    );
+    let mut count = letters(&both, &blobs)?.rewrite_blobs().counting();
     let found = count.run().await?;
     assert!(found.unreadable.is_empty());
     assert!(found.keys.keys().all(|id| id == "kek-2027"));

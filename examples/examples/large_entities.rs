@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{TryStreamExt, stream};
 use object_store::local::LocalFileSystem;
-use table_patterns::large::{CollectMode, LargeTable};
+use table_patterns::large::CollectMode;
 use table_patterns::prelude::*;
 
 #[derive(Clone, Debug, TableEntity)]
@@ -31,8 +31,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // `with_fsync` is needed for local files: a blob must be on disk before the row that refers to it.
     let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path())?.with_fsync(true));
     let store = Arc::new(MemoryStore::new());
-    let photos = LargeTable::<Photo>::new(store.clone(), "Photos", blobs)?;
-    photos.create_if_missing().await?;
+    let db = Database::new(store.clone()).with_blobs(blobs);
+    let photos = db.table::<Photo>("Photos")?;
+    photos.declare().await?;
 
     // 3 MB, more than an entity can hold.
     let photo = Photo {
@@ -51,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         3_000_000
     );
 
-    // A `Table` does not write blobs, and refuses the type.
+    // A database without a blob store refuses the type.
     assert!(Database::new(store).table::<Photo>("Photos").is_err());
 
     // Replaces the image by a stream, of which only a part is in memory.
@@ -70,10 +71,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     assert_eq!(bytes, 20_000_000);
 
-    // `put_stream` has deleted the previous image. A crash can leave a blob that no row refers to; `collect` deletes such blobs if they
+    // `put_stream` has deleted the previous image. A crash can leave a blob that no row refers to; `collect_blobs` deletes such blobs if they
     // are older than the grace period, which must be longer than any write. Run it monthly, with a grace period of a day.
     let found = photos
-        .collect(Duration::from_secs(86_400), CollectMode::Remove)
+        .collect_blobs(Duration::from_secs(86_400), CollectMode::Remove)
         .await?;
     assert_eq!(found.young, 1, "the current image, too young to be checked");
     assert_eq!(found.orphans, 0);

@@ -235,7 +235,7 @@ async fn remark_unchanged_blobs(
     let manifest = manifest(&*open.store, table).await?;
     if !sweep.long.quiet && manifest.types.iter().any(|stored| is_large(&stored.layout)) {
         remark(&format!(
-            "{table}: blobs of large values were not changed: use `LargeTable::rewrite` in a program with the type"
+            "{table}: blobs of large values were not changed: use `Table::rewrite_blobs` in a program with the type"
         ));
     }
     Ok(())

@@ -10,7 +10,6 @@ use examples::data::DataFile;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use sha2::{Digest, Sha256};
-use table_patterns::large::LargeTable;
 use table_patterns::prelude::*;
 
 use crate::answer::Answer;
@@ -36,20 +35,17 @@ pub(crate) struct DayFile {
 
 /// The table of the days' lines.
 #[derive(Debug)]
-pub(crate) struct DayFiles(LargeTable<DayFile>);
+pub(crate) struct DayFiles(Table<DayFile>);
 
 impl DayFiles {
     pub(crate) fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
-        Ok(Self(LargeTable::new(store, FILES, blobs)?))
+        Ok(Self(Database::new(store).with_blobs(blobs).table(FILES)?))
     }
 
     /// Creates the table, or removes the rows and blobs of an earlier import.
     pub(crate) async fn clear(&self) -> Result<()> {
-        self.0.create_if_missing().await?;
-        let mut rows = Box::pin(self.0.rows().stream());
-        while let Some(row) = rows.try_next().await? {
-            self.0.delete_if_exists(row.entity().key()).await?;
-        }
+        self.0.declare().await?;
+        self.0.query().delete().await?.into_result()?;
         Ok(())
     }
 

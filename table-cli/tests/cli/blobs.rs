@@ -11,7 +11,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use table_azure::AzureTableStore;
 use table_core::prelude::*;
-use table_patterns::large::LargeTable;
+use table_patterns::{Database, Table};
 
 use crate::support::{on_disk, tables};
 
@@ -26,13 +26,14 @@ struct Photo {
     image: Vec<u8>,
 }
 
-async fn photos(store: impl TableStore, blobs: Arc<dyn ObjectStore>) -> LargeTable<Photo> {
-    let photos = LargeTable::<Photo>::new(store, "Photos", blobs).unwrap();
-    photos.create_if_missing().await.unwrap();
+async fn photos(store: impl TableStore, blobs: Arc<dyn ObjectStore>) -> Table<Photo> {
+    let db = Database::new(store).with_blobs(blobs);
+    let photos = db.table::<Photo>("Photos").unwrap();
+    photos.declare().await.unwrap();
     photos
 }
 
-async fn fill(photos: &LargeTable<Photo>) {
+async fn fill(photos: &Table<Photo>) {
     for number in 1..=2 {
         let photo = Photo {
             album: "2013".to_owned(),
@@ -48,7 +49,7 @@ fn files(directory: &Path) -> Arc<dyn ObjectStore> {
 }
 
 /// The length of the image of a photo.
-async fn image(photos: &LargeTable<Photo>, number: u32) -> usize {
+async fn image(photos: &Table<Photo>, number: u32) -> usize {
     photos
         .get_existing(Photo::key("2013", number).unwrap())
         .await

@@ -11,7 +11,6 @@ use table_core::prelude::*;
 use table_patterns::Database;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 use table_patterns::journal::Timing;
-use table_patterns::large::LargeTable;
 
 use crate::support::{
     damage, embedded, employees, fill, indexed, interrupt_write, interrupt_write_with, keys,
@@ -283,8 +282,9 @@ fn blobs_that_no_row_needs_are_removed() {
     std::fs::create_dir(&blobs).unwrap();
     on_disk(&data, async |store| {
         let files = Arc::new(LocalFileSystem::new_with_prefix(&blobs).unwrap());
-        let photos = LargeTable::<Photo>::new(store.clone(), "Photos", files).unwrap();
-        photos.create_if_missing().await.unwrap();
+        let db = Database::new(store.clone()).with_blobs(files);
+        let photos = db.table::<Photo>("Photos").unwrap();
+        photos.declare().await.unwrap();
         for number in 1..=2 {
             photos
                 .insert(&Photo {

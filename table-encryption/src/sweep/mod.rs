@@ -334,7 +334,7 @@ impl<S: TableStore> EncryptedStore<S> {
 
 impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
     /// Also encrypts v2 entities again, with new data keys. Use this after an old key encryption key has
-    /// leaked. It does not cover the blobs of large fields; `LargeTable::rewrite` of `table-patterns` does.
+    /// leaked. It does not cover the blobs of large fields; `Table::rewrite_blobs` of `table-patterns` does.
     #[must_use]
     pub fn with_reencryption(mut self) -> Self {
         self.job_mut().reencrypts = true;
@@ -429,7 +429,7 @@ impl<S: TableStore> EncryptedStore<S> {
     /// The key service is called once per data key, and once more per rotated data key, not per entity.
     /// Afterwards, the *rows* that were not skipped no longer need the former key. Rotate tables of index
     /// entries ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) separately. Blobs and
-    /// legacy entities are not rotated: `LargeTable::rewrite` of `table-patterns` moves the blobs of large
+    /// legacy entities are not rotated: `Table::rewrite_blobs` of `table-patterns` moves the blobs of large
     /// fields to the active key and counts them by key. **Drop the former key only after that.**
     pub fn rotation<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Rotation<'a, S>> {
         Sweep::new(

@@ -13,7 +13,6 @@ use table_patterns::Database;
 use table_patterns::index::{
     Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Trust,
 };
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_server::TestServer;
 
@@ -418,8 +417,9 @@ async fn spread_and_large_entities_are_not_damaged() {
 
     let store = MemoryStore::with_profile(ServiceProfile::SERVED);
     let blobs = Arc::new(object_store::memory::InMemory::new());
-    let photos = LargeTable::<Photo>::new(store.clone(), "Staff", blobs).unwrap();
-    photos.create_if_missing().await.unwrap();
+    let db = Database::new(store.clone()).with_blobs(blobs);
+    let photos = db.table::<Photo>("Staff").unwrap();
+    photos.declare().await.unwrap();
     photos
         .insert(&Photo {
             album: "a".to_owned(),

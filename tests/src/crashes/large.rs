@@ -14,7 +14,8 @@ use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::model::{ETag, IfMatch, TableName};
 use table_core::store::{Outcome, Result, TableStore};
 use table_core::typed::TableEntity;
-use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
+use table_patterns::large::{CollectMode, LargeOptions};
+use table_patterns::{Database, Table};
 
 use crate::Harness;
 use crate::fault_runs::{FaultRun, run_with_faults};
@@ -69,7 +70,7 @@ fn film() -> Vec<u8> {
     vec![3; 8 * 1024 * 1024 + 1]
 }
 
-type Reports = LargeTable<Report>;
+type Reports = Table<Report>;
 type Act = for<'a> fn(&'a Reports) -> BoxFuture<'a, Result<()>>;
 
 /// A write: its name, the stored report before, the write itself, the stored report after.
@@ -128,7 +129,10 @@ const WRITES: [Write; 9] = [
     (
         "delete",
         Some(first),
-        |reports| async { reports.delete(first().entity_key()?, IfMatch::Any).await }.boxed(),
+        |reports| {
+            let key = first().entity_key();
+            async { reports.delete(key?, IfMatch::Any).await.map(drop) }.boxed()
+        },
         None,
     ),
     (
@@ -205,15 +209,24 @@ impl Fixture {
     }
 
     fn reports(&self, blobs: &Arc<dyn ObjectStore>, options: LargeOptions) -> Reports {
-        let (store, blobs) = (self.store.clone(), blobs.clone());
-        LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
+        self.open(self.store.clone(), blobs.clone(), options)
+    }
+
+    fn open(
+        &self,
+        store: Arc<dyn TableStore>,
+        blobs: Arc<dyn ObjectStore>,
+        options: LargeOptions,
+    ) -> Reports {
+        let db = Database::new(store).with_blobs(blobs).with_large(options);
+        db.table(self.table.clone()).expect("a table")
     }
 
     /// Opens the table for a process with these faults.
     async fn with_faults(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
         let store = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
         let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()));
-        LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
+        self.open(store, blobs, options)
     }
 
     /// Waits until the blobs' clock gives later blobs a later time than all present blobs.
@@ -238,7 +251,7 @@ impl Fixture {
             .await
             .expect("the stores work");
         let reports = self.reports(&self.blobs, LargeOptions::default());
-        let scrub = reports.scrub().await.expect("the stores work");
+        let scrub = reports.scrub_blobs().await.expect("the stores work");
         assert_eq!(scrub.missing, [], "{case}: a row refers to a missing blob");
         let left: Vec<_> = self
             .blobs
@@ -266,7 +279,7 @@ fn hasty() -> LargeOptions {
 
 async fn collect(reports: &Reports) -> Result<()> {
     reports
-        .collect(Duration::from_nanos(1), CollectMode::Remove)
+        .collect_blobs(Duration::from_nanos(1), CollectMode::Remove)
         .await
         .map(drop)
 }

@@ -11,7 +11,7 @@ use table_core::prelude::*;
 use table_encryption::Keys;
 use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::upkeep::{Due, ExpiryUpkeep, Upkeep};
@@ -158,10 +158,9 @@ pub(crate) async fn times_that_a_rule_encrypts_are_refused(harness: &Harness) {
             check(name, Database::new(store()).table::<Plain>(of()));
             check(name, Database::new(store()).view::<Secret>(of()));
             check(name, open_table::<Indexed>(store(), of(), options()).await);
-            check(
-                name,
-                LargeTable::<Large>::new(store(), of(), Arc::new(InMemory::new())),
-            );
+            let large = LargeOptions::default().with_codec(Arc::new(table.store.blob_cipher()));
+            let db = Database::new(store()).with_blobs(Arc::new(InMemory::new()));
+            check(name, db.with_large(large).table::<Large>(of()));
             check(name, SpreadTable::<Spread>::new(store(), of()));
             check(name, WideTable::<Wider>::new(store(), of()));
             let none = |_: &Plain| Ticks::MIN;
@@ -341,9 +340,11 @@ pub(crate) async fn a_sweep_without_keys_leaves_what_it_cannot_read(harness: &Ha
     let table = views(harness, &clock, |b, _| b).await;
     let large = LargeOptions::default().with_codec(Arc::new(table.store.blob_cipher()));
     let of = table.raw.name().clone();
-    let sessions =
-        LargeTable::<Large>::new_with(store_of(&table), of.clone(), blobs.clone(), large)
-            .expect("a table");
+    let db = Database::new(store_of(&table)).with_blobs(blobs.clone());
+    let sessions = db
+        .with_large(large)
+        .table::<Large>(of.clone())
+        .expect("a table");
     sessions
         .insert(&Large::new(1, past))
         .await

@@ -10,7 +10,8 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::prelude::*;
 use table_core::store::TableStore;
 use table_encryption::Keys;
-use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
+use table_patterns::large::{CollectMode, LargeOptions};
+use table_patterns::{Database, Table};
 
 use super::{HEADER, TableViews, assert_hidden, kek, key};
 use crate::Harness;
@@ -35,11 +36,27 @@ fn letter(number: u32, body: &str) -> Letter {
     }
 }
 
-fn open(table: &TableViews, blobs: &Arc<InMemory>) -> LargeTable<Letter> {
+fn open(table: &TableViews, blobs: &Arc<InMemory>) -> Table<Letter> {
+    open_with(table, blobs, LargeOptions::default())
+}
+
+fn open_with(table: &TableViews, blobs: &Arc<InMemory>, options: LargeOptions) -> Table<Letter> {
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
-    let options = LargeOptions::default().with_codec(Arc::new(table.store.blob_cipher()));
-    let opened = LargeTable::new_with(store, table.raw.name().clone(), blobs.clone(), options);
+    let options = options.with_codec(Arc::new(table.store.blob_cipher()));
+    let db = Database::new(store).with_blobs(blobs.clone());
+    let opened = db.with_large(options).table(table.raw.name().clone());
     opened.expect("a codec that encrypts")
+}
+
+/// The table of a program without keys, whose type has no marks.
+fn open_without_keys(
+    table: &TableViews,
+    blobs: &Arc<InMemory>,
+    options: LargeOptions,
+) -> Table<OpenLetter> {
+    let db = Database::new(table.raw.store().clone()).with_blobs(blobs.clone());
+    let opened = db.with_large(options).table(table.raw.name().clone());
+    opened.expect("a table")
 }
 
 async fn stored(blobs: &InMemory) -> Vec<(object_store::path::Path, Vec<u8>)> {
@@ -107,7 +124,7 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
         .expect("a rotation");
     assert_eq!(rotated.changed, u64::from(LETTERS) + 1);
     let count = async |keys: &[(&str, u64)]| {
-        let mut sweep = open(&both, &blobs).rewrite().counting();
+        let mut sweep = open(&both, &blobs).rewrite_blobs().counting();
         let found = sweep.run().await.expect("a count");
         let keys: BTreeMap<_, _> = keys
             .iter()
@@ -126,7 +143,7 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
         .await
         .expect_err("its blob is under the old key");
 
-    let mut rewrite = open(&both, &blobs).rewrite().with_page_size(2);
+    let mut rewrite = open(&both, &blobs).rewrite_blobs().with_page_size(2);
     assert!(rewrite.step().await.expect("a page"));
     assert!((1..=2).contains(&rewrite.progress().rewritten));
     count(&[
@@ -140,7 +157,7 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
         .to_string()
         .parse()
         .expect("a cursor");
-    let mut rest = open(&both, &blobs).rewrite().resumed_at(cursor);
+    let mut rest = open(&both, &blobs).rewrite_blobs().resumed_at(cursor);
     let rest = rest.run().await.expect("the rest");
     assert_eq!(
         rewrite.progress().rewritten + rest.rewritten,
@@ -170,7 +187,7 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
         "the old blobs are gone"
     );
     assert_hidden(&old, &["secret", "kek1"]).await;
-    let mut rewrite = open(&new, &blobs).rewrite();
+    let mut rewrite = open(&new, &blobs).rewrite_blobs();
     let again = rewrite.run().await.expect("no blob is under an old key");
     assert_eq!(again.blobs, 5);
     assert_eq!(again.rewritten, 0);
@@ -193,7 +210,7 @@ pub(crate) async fn a_damaged_blob_is_reported_and_left(harness: &Harness) {
         Keys::new(kek(2)).with_key(kek(1)),
         |b, _| b,
     );
-    let mut rewrite = open(&both, &blobs).rewrite();
+    let mut rewrite = open(&both, &blobs).rewrite_blobs();
     let found = rewrite.run().await.expect("the others");
     assert_eq!(found.blobs, 3);
     assert_eq!(found.rewritten, 2);
@@ -227,7 +244,7 @@ pub(crate) async fn an_unreadable_row_does_not_stop_the_sweep(harness: &Harness)
             .skipped,
         1
     );
-    let mut rewrite = open(&both, &blobs).rewrite();
+    let mut rewrite = open(&both, &blobs).rewrite_blobs();
     let found = rewrite.run().await.expect("the others");
     assert_eq!(found.rows, 3);
     assert_eq!(found.rewritten, 3);
@@ -275,18 +292,13 @@ struct OpenLetter {
 /// A sweep encrypts plaintext blobs if a migration is declared. Otherwise it refuses and reports them.
 pub(crate) async fn plaintext_blobs_are_rewritten_in_a_declared_migration(harness: &Harness) {
     let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
-    let before = LargeTable::<OpenLetter>::new(
-        table.raw.store().clone(),
-        table.raw.name().clone(),
-        blobs.clone(),
-    );
+    let before = open_without_keys(&table, &blobs, LargeOptions::default());
     let Letter {
         sender,
         number,
         body,
     } = letter(1, "secret text ");
     before
-        .expect("a table")
         .insert(&OpenLetter {
             sender,
             number,
@@ -311,26 +323,20 @@ pub(crate) async fn plaintext_blobs_are_rewritten_in_a_declared_migration(harnes
     let strict = open(&rules, &blobs);
     let key = Letter::key("Ken", 1_u32).expect("a key");
     strict.get(&key).await.expect_err("a blob in plaintext");
-    let mut rewrite = strict.rewrite();
+    let mut rewrite = strict.rewrite_blobs();
     assert_eq!(rewrite.run().await.expect("a sweep").unreadable.len(), 1);
 
-    let store = Arc::clone(&rules.store) as Arc<dyn TableStore>;
-    let options = LargeOptions::default()
-        .with_codec(Arc::new(rules.store.blob_cipher()))
-        .accept_plaintext();
-    let migrating =
-        LargeTable::<Letter>::new_with(store, rules.raw.name().clone(), blobs.clone(), options);
-    let migrating = migrating.expect("a codec that encrypts");
+    let migrating = open_with(&rules, &blobs, LargeOptions::default().accept_plaintext());
     assert_eq!(
         migrating.get_existing(&key).await.expect("a letter"),
         letter(1, "secret text ")
     );
-    let mut count = migrating.rewrite().counting();
+    let mut count = migrating.rewrite_blobs().counting();
     let counted = count.run().await.expect("a count");
     assert_eq!(counted.plaintext, 1);
     assert_eq!(counted.rewritten, 0);
     assert_eq!(counted.keys.len(), 0);
-    let mut rewrite = migrating.rewrite();
+    let mut rewrite = migrating.rewrite_blobs();
     let found = rewrite.run().await.expect("a sweep");
     assert_eq!(found.plaintext, 0);
     assert_eq!(found.rewritten, 1);
@@ -352,12 +358,10 @@ pub(crate) async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harn
         .await
         .expect("an insert");
     let options = LargeOptions::default().with_write_deadline(Duration::from_millis(1));
-    let (store, name) = (table.raw.store().clone(), table.raw.name().clone());
-    let keyless =
-        LargeTable::<OpenLetter>::new_with(store, name, blobs.clone(), options).expect("a table");
+    let keyless = open_without_keys(&table, &blobs, options);
     tokio::time::sleep(Duration::from_millis(20)).await;
     let found = keyless
-        .collect(Duration::from_millis(2), CollectMode::Remove)
+        .collect_blobs(Duration::from_millis(2), CollectMode::Remove)
         .await
         .expect("a collection");
     assert_eq!(found.used, 1);
@@ -381,7 +385,7 @@ pub(crate) async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harn
         .await
         .expect("a row");
     let found = keyless
-        .collect(Duration::from_millis(2), CollectMode::Remove)
+        .collect_blobs(Duration::from_millis(2), CollectMode::Remove)
         .await
         .expect("a collection");
     assert_eq!(found.used, 0);

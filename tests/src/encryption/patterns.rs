@@ -11,9 +11,10 @@ use table_core::model::{Entity, IfMatch, Ticks};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::TableStore;
+use table_patterns::Database;
 use table_patterns::eventual::{Coordinator, EventualTransaction, Resources, Step};
 use table_patterns::journal::Acknowledge;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::queue::TableQueue;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -148,16 +149,18 @@ pub(crate) async fn large_values_need_an_encrypting_codec(harness: &Harness) {
     };
     let by_name = TableViews::with(harness, |b, t| b.encrypt(t, ["Secret"])).await;
     let blobs = Arc::new(InMemory::new());
-    let store = Arc::clone(&by_name.store) as Arc<dyn TableStore>;
+    let db = Database::new(Arc::clone(&by_name.store) as Arc<dyn TableStore>);
+    let db = db.with_blobs(blobs.clone());
     refused(
-        LargeTable::<Letter>::new(store, by_name.raw.name().clone(), blobs.clone()),
+        db.table::<Letter>(by_name.raw.name().clone()),
         "`#[encrypt]`",
     );
 
     let by_row = ruled(harness).await;
     let open = |options| {
-        let store = Arc::clone(&by_row.store) as Arc<dyn TableStore>;
-        LargeTable::<Letter>::new_with(store, by_row.raw.name().clone(), blobs.clone(), options)
+        let db = Database::new(Arc::clone(&by_row.store) as Arc<dyn TableStore>);
+        let db = db.with_blobs(blobs.clone()).with_large(options);
+        db.table::<Letter>(by_row.raw.name().clone())
             .expect("a table")
     };
     let plain = open(LargeOptions::default());

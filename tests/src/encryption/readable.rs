@@ -8,7 +8,7 @@ use table_core::prelude::*;
 use table_patterns::Database;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -176,15 +176,11 @@ pub(crate) async fn pages_list_what_cannot_be_decrypted(harness: &Harness) {
 
     let (of, blobs) = (views().await, Arc::new(InMemory::new()));
     let large = LargeOptions::default().with_codec(Arc::new(of.store.blob_cipher()));
-    let opened = LargeTable::<LargeIndexed>::open(
-        store_of(&of),
-        of.raw.name().clone(),
-        blobs,
-        large,
-        options(),
-    )
-    .await;
-    let table = opened.expect("a table");
+    let db = Database::with_options(store_of(&of), options()).with_blobs(blobs);
+    let table = db
+        .with_large(large)
+        .table::<LargeIndexed>(of.raw.name().clone())
+        .expect("a table");
     fill!(of, table, LargeIndexed);
     check!(
         "a large table",

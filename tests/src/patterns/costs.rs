@@ -12,8 +12,9 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, Ticks};
 use table_core::query::Filter;
 use table_core::store::{Result, TableStore};
 use table_core::typed::{Plain, PropertyGroup, TableEntity};
+use table_patterns::Database;
 use table_patterns::bulk::{BulkOptions, Unchanged, compare_tables, delete_where};
-use table_patterns::large::{CollectMode, LargeTable};
+use table_patterns::large::CollectMode;
 use table_patterns::log_tail::LogTail;
 use table_patterns::series::{DataSeries, Hours};
 use table_patterns::time_slices::{Keep, Reuse};
@@ -190,8 +191,10 @@ pub(crate) async fn requests_of_large_entities(harness: &Harness) {
     let (store, meter) = metered(harness.store().clone());
     let counted = Arc::new(CountingBlobs::new(harness.blobs().await));
     let blobs = Arc::clone(&counted) as Arc<dyn ObjectStore>;
-    let recordings =
-        LargeTable::<Recording>::new(store, table.name().clone(), blobs).expect("a table");
+    let db = Database::new(store).with_blobs(blobs);
+    let recordings = db
+        .table::<Recording>(table.name().clone())
+        .expect("a table");
     let recording = |mib: usize| Recording {
         day: "1".to_owned(),
         number: 1,
@@ -221,9 +224,9 @@ pub(crate) async fn requests_of_large_entities(harness: &Harness) {
     };
     assert_eq!(cost(&meter, read).await, 1);
     assert_eq!(counted.take(), 1);
-    assert_eq!(cost(&meter, recordings.scrub()).await, 1);
+    assert_eq!(cost(&meter, recordings.scrub_blobs()).await, 1);
     assert_eq!(counted.take(), 1);
-    let young = recordings.collect(Duration::from_secs(7200), CollectMode::Remove);
+    let young = recordings.collect_blobs(Duration::from_secs(7200), CollectMode::Remove);
     assert_eq!(cost(&meter, young).await, 0, "the clock, a page of names");
     assert_eq!(counted.take(), 3 + 1, "the clock, a page of names");
     assert_eq!(cost(&meter, recordings.delete(&key, IfMatch::Any)).await, 2);

@@ -14,7 +14,7 @@ use table_core::store::Result;
 use table_patterns::bulk::BulkTable as _;
 use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Clearing;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::paging::{CursorKey, Pager, WebPage};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -162,19 +162,13 @@ impl World {
         open_table(Arc::clone(store), self.table.clone(), options()).await
     }
 
-    pub(super) async fn large_indexed(
-        &self,
-        store: &Arc<dyn TableStore>,
-    ) -> Result<LargeTable<LargeIndexed>> {
-        let (store, blobs) = (Arc::clone(store), Arc::clone(&self.blobs));
-        LargeTable::open(
-            store,
-            self.table.clone(),
-            blobs,
-            LargeOptions::default(),
-            options(),
-        )
-        .await
+    /// A declared table of a database with blobs.
+    pub(super) async fn with_blobs<T: TableEntity>(&self) -> Table<T> {
+        let db = Database::with_options(Arc::clone(&self.store), options());
+        let db = db.with_blobs(Arc::clone(&self.blobs));
+        let table = db.table(self.table.clone()).expect("a table");
+        table.declare().await.expect("a new table");
+        table
     }
 
     pub(super) async fn blob_count(&self) -> usize {
@@ -239,7 +233,7 @@ macro_rules! open {
         open!(@created WideTable::<Wider>::new($world.store.clone(), $world.table.clone()))
     };
     ($world:expr, Large) => {
-        open!(@created LargeTable::<Large>::new($world.store.clone(), $world.table.clone(), $world.blobs.clone()))
+        $world.with_blobs::<Large>().await
     };
     ($world:expr, Indexed) => {
         $world.indexed(&$world.store).await.expect("a table")
@@ -249,7 +243,7 @@ macro_rules! open {
         opened.await.expect("a table")
     }};
     ($world:expr, LargeIndexed) => {
-        $world.large_indexed(&$world.store).await.expect("a table")
+        $world.with_blobs::<LargeIndexed>().await
     };
     (@created $opened:expr) => {{
         let table = $opened.expect("a table");

@@ -6,7 +6,6 @@ use table_core::store::{Outcome, Result};
 use table_core::typed::Schema;
 use table_patterns::Database;
 use table_patterns::changes::ChangeTable;
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
 
@@ -422,16 +421,11 @@ pub(super) async fn migrations_convert_hidden_entities(harness: &Harness) {
             .expect("a table")
     );
     let world = World::new(harness).await;
-    let (store, name, blobs) = (
-        || world.store.clone(),
-        || world.table.clone(),
-        || world.blobs.clone(),
-    );
     migration_of!(
         world,
         large_versions,
-        created!(LargeTable::<V1>::new(store(), name(), blobs())),
-        created!(LargeTable::<V2>::new(store(), name(), blobs()))
+        world.with_blobs::<V1>().await,
+        world.with_blobs::<V2>().await
     );
     let world = World::new(harness).await;
     let (store, name) = (|| world.store.clone(), || world.table.clone());

@@ -9,7 +9,8 @@ use object_store::path::Path;
 use object_store::{ObjectStore, PutOptions};
 use table_core::model::{ETag, IfMatch, TableName};
 use table_core::typed::TableEntity;
-use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
+use table_patterns::large::{CollectMode, LargeOptions};
+use table_patterns::{Database, Table};
 use tokio::task::JoinSet;
 
 use crate::Harness;
@@ -44,7 +45,7 @@ fn document(number: u32, text: &str, scan: usize) -> Document {
 }
 
 /// A table of documents with its blobs.
-async fn open(harness: &Harness) -> (LargeTable<Document>, Arc<dyn ObjectStore>) {
+async fn open(harness: &Harness) -> (Table<Document>, Arc<dyn ObjectStore>) {
     let (table, blobs) = (harness.table().await, harness.blobs().await);
     (
         over(table.name(), harness, &blobs, Duration::from_secs(30)),
@@ -58,10 +59,12 @@ fn over(
     harness: &Harness,
     blobs: &Arc<dyn ObjectStore>,
     deadline: Duration,
-) -> LargeTable<Document> {
+) -> Table<Document> {
     let options = LargeOptions::default().with_write_deadline(deadline);
-    let store = Arc::clone(harness.store());
-    LargeTable::new_with(store, table.clone(), Arc::clone(blobs), options).expect("a table")
+    let db = Database::new(Arc::clone(harness.store())).with_blobs(Arc::clone(blobs));
+    db.with_large(options)
+        .table(table.clone())
+        .expect("a table")
 }
 
 async fn blob_count(blobs: &dyn ObjectStore) -> usize {
@@ -87,14 +90,10 @@ pub(crate) async fn values_of_every_size_are_stored(harness: &Harness) {
         documents.insert(document).await.expect("a new document");
     }
     assert_eq!(blob_count(&*blobs).await, 3);
-    let rows = documents
-        .rows()
-        .partition(Document::partition("In + Out").expect("a key").cast());
-    let read: Vec<_> = documents
-        .load(rows.stream())
-        .try_collect()
-        .await
-        .expect("documents");
+    let query = documents
+        .query()
+        .partition(Document::partition("In + Out").expect("a key"));
+    let read = query.all().await.expect("documents");
     let read: Vec<_> = read
         .into_iter()
         .map(|document| Document {
@@ -171,7 +170,11 @@ pub(crate) async fn concurrent_writers_never_mix_an_entity(harness: &Harness) {
     }
     assert_eq!(blob_count(&*blobs).await, 2);
     assert_eq!(
-        documents.scrub().await.expect("the stores work").missing,
+        documents
+            .scrub_blobs()
+            .await
+            .expect("the stores work")
+            .missing,
         []
     );
 }
@@ -208,12 +211,11 @@ pub(crate) async fn a_dropped_table_loses_its_blobs(harness: &Harness) {
         )
         .await
         .expect("a blob");
-    assert_eq!(documents.delete_table().await.expect("the stores work"), 40);
+    let existed = documents.delete_table_if_exists().await;
+    assert!(existed.expect("the stores work"));
     assert_eq!(blob_count(&*blobs).await, 2);
-    assert_eq!(
-        documents.delete_table().await.expect("the table is gone"),
-        0
-    );
+    let existed = documents.delete_table_if_exists().await;
+    assert!(!existed.expect("the table is gone"));
 
     other
         .store()
@@ -223,13 +225,14 @@ pub(crate) async fn a_dropped_table_loses_its_blobs(harness: &Harness) {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(other.name(), harness, &blobs, Duration::from_secs(1));
     let error = hasty
-        .collect(Duration::from_millis(1001), CollectMode::Remove)
+        .collect_blobs(Duration::from_millis(1001), CollectMode::Remove)
         .await;
     assert!(
         error.is_err_and(|error| error.is_table_not_found()),
         "the other table can be in another store"
     );
-    assert_eq!(other.delete_table().await.expect("the stores work"), 1);
+    let existed = other.delete_table_if_exists().await;
+    assert!(!existed.expect("the stores work"));
     assert_eq!(blob_count(&*blobs).await, 1);
 }
 
@@ -249,7 +252,7 @@ pub(crate) async fn clock_blobs_of_crashed_collections_are_collected(harness: &H
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
     let old = hasty
-        .collect(Duration::from_millis(1001), CollectMode::Remove)
+        .collect_blobs(Duration::from_millis(1001), CollectMode::Remove)
         .await
         .expect("the stores work");
     assert_eq!(old.orphans, 1);
@@ -279,7 +282,7 @@ pub(crate) async fn orphans_are_collected(harness: &Harness) {
         .expect("a blob");
     let hour = Duration::from_secs(3600);
     let young = documents
-        .collect(hour, CollectMode::Remove)
+        .collect_blobs(hour, CollectMode::Remove)
         .await
         .expect("the stores work");
     assert_eq!(young.young, 2);
@@ -288,14 +291,18 @@ pub(crate) async fn orphans_are_collected(harness: &Harness) {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
     let old = hasty
-        .collect(Duration::from_millis(1001), CollectMode::Remove)
+        .collect_blobs(Duration::from_millis(1001), CollectMode::Remove)
         .await
         .expect("the stores work");
     assert_eq!(old.used, 1);
     assert_eq!(old.orphans, 1);
     assert_eq!(blob_count(&*blobs).await, 1);
     assert_eq!(
-        documents.scrub().await.expect("the stores work").missing,
+        documents
+            .scrub_blobs()
+            .await
+            .expect("the stores work")
+            .missing,
         []
     );
 }

@@ -12,7 +12,6 @@ use table_core::typed::{Upgrade, UpgradeCursor, UpgradeReport};
 use table_patterns::Database;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -245,16 +244,17 @@ pub(super) async fn every_handle_plans_and_resumes_an_upgrade(harness: &Harness)
     );
 
     let (name, blobs) = (harness.unused_name(), harness.blobs().await);
-    let older =
-        LargeTable::<large::V1>::new(raw(), name.clone(), Arc::clone(&blobs)).expect("a table");
-    older.create_if_missing().await.expect("a new table");
+    let db = Database::new(raw()).with_blobs(Arc::clone(&blobs));
+    let older = db.table::<large::V1>(name.clone()).expect("a table");
+    older.declare().await.expect("a new table");
     for number in 0..OLDER {
         older
             .insert(&large::V1::new(number))
             .await
             .expect("an insert");
     }
-    let newer = LargeTable::<large::V2>::new(store(), name, blobs).expect("a table");
+    let db = Database::new(store()).with_blobs(blobs);
+    let newer = db.table::<large::V2>(name).expect("a table");
     newer
         .insert(&large::V1::new(OLDER).into())
         .await

@@ -10,7 +10,6 @@ use table_core::prelude::*;
 use table_patterns::Database;
 use table_patterns::bulk::BulkTable;
 use table_patterns::index::IndexOptions;
-use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::paging::{CursorError, CursorKey, PageError, Paged, Pager, WebPage};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -131,9 +130,9 @@ pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     )
     .await;
 
-    let large = LargeTable::<Large>::new(store(), harness.unused_name(), harness.blobs().await);
-    let large = large.expect("a table");
-    large.create_if_missing().await.expect("a new table");
+    let db = Database::new(store()).with_blobs(harness.blobs().await);
+    let large = db.table::<Large>(harness.unused_name()).expect("a table");
+    large.declare().await.expect("a new table");
     fill(&large, Large::all()).await;
     walk(
         "a large table",
@@ -142,17 +141,10 @@ pub(super) async fn every_query_has_pages_both_ways(harness: &Harness) {
     )
     .await;
 
-    let options = (LargeOptions::default(), IndexOptions::default());
-    let name = harness.unused_name();
-    let large = LargeTable::<LargeIndexed>::open(
-        store(),
-        name,
-        harness.blobs().await,
-        options.0,
-        options.1,
-    )
-    .await;
-    let large = large.expect("a new table");
+    let large = db
+        .table::<LargeIndexed>(harness.unused_name())
+        .expect("a table");
+    large.declare().await.expect("a new table");
     fill(&large, LargeIndexed::all()).await;
     walk(
         "a large lookup",

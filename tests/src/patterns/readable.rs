@@ -9,7 +9,6 @@ use table_core::prelude::*;
 use table_core::query::ReadablePage;
 use table_patterns::Database;
 use table_patterns::index::IndexOptions;
-use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -229,9 +228,9 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     );
 
     let (name, blobs) = (harness.unused_name(), harness.blobs().await);
-    let table =
-        LargeTable::<Large>::new(store(), name.clone(), Arc::clone(&blobs)).expect("a table");
-    table.create_if_missing().await.expect("a new table");
+    let db = Database::with_options(store(), options()).with_blobs(blobs);
+    let table = db.table::<Large>(name.clone()).expect("a table");
+    table.declare().await.expect("a new table");
     fill!(table, &name, Large);
     check!(
         "a large table",
@@ -241,14 +240,7 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
     );
 
     let name = harness.unused_name();
-    let opened = LargeTable::<LargeIndexed>::open(
-        store(),
-        name.clone(),
-        blobs,
-        LargeOptions::default(),
-        options(),
-    );
-    let table = opened.await.expect("a table");
+    let table = db.table::<LargeIndexed>(name.clone()).expect("a table");
     fill!(table, &name, LargeIndexed);
     check!(
         "a lookup of large entities",
@@ -290,16 +282,10 @@ pub(super) async fn pages_list_what_cannot_be_read(harness: &Harness) {
 /// An entity whose blob is missing is listed; all others of the page are read.
 pub(super) async fn missing_blobs_are_listed(harness: &Harness) {
     let (name, blobs) = (harness.unused_name(), harness.blobs().await);
-    let options = IndexOptions::local();
     let store = Arc::clone(harness.store());
-    let opened = LargeTable::<LargeIndexed>::open(
-        store,
-        name,
-        Arc::clone(&blobs),
-        LargeOptions::default(),
-        options,
-    );
-    let table = opened.await.expect("a table");
+    let db = Database::with_options(store, IndexOptions::local()).with_blobs(Arc::clone(&blobs));
+    let table = db.table::<LargeIndexed>(name).expect("a table");
+    table.declare().await.expect("a new table");
     table
         .insert(&LargeIndexed::new(1))
         .await

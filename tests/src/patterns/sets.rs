@@ -9,13 +9,13 @@ use object_store::memory::InMemory;
 use table_core::adapter::{Faulty, Metered, RequestMeter};
 use table_core::prelude::*;
 use table_core::store::{Error, Result};
-use table_patterns::Table;
 use table_patterns::index::{IndexOptions, ScrubMode};
 use table_patterns::journal::Timing;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::LargeOptions;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
+use table_patterns::{Database, Table};
 
 use futures_util::{TryStreamExt as _, stream};
 use table_core::memory::MemoryStore;
@@ -35,8 +35,8 @@ macro_rules! every_handle {
         $check::<Table<Typed>>($harness).await;
         $check::<Table<Indexed>>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
-        $check::<LargeTable<Large>>($harness).await;
-        $check::<LargeTable<LargeIndexed>>($harness).await;
+        $check::<Table<Large>>($harness).await;
+        $check::<Table<LargeIndexed>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Untyped>>($harness).await;
     };
@@ -273,9 +273,9 @@ pub(super) async fn bulk_inserts_keep_the_order_of_a_key(harness: &Harness) {
 pub(super) async fn a_store_is_copied_with_its_blobs(harness: &Harness) {
     let (table, blobs) = (harness.unused_name(), harness.blobs().await);
     let (source, from_blobs) = (MemoryStore::new(), Arc::new(InMemory::new()));
-    let from = LargeTable::<Report>::new(source.clone(), table.clone(), from_blobs.clone())
-        .expect("a table");
-    from.create_if_missing().await.expect("a new table");
+    let db = Database::new(source.clone()).with_blobs(from_blobs.clone());
+    let from = db.table::<Report>(table.clone()).expect("a table");
+    from.declare().await.expect("a new table");
     for number in 0..5 {
         from.insert(&Report::new(number))
             .await
@@ -291,7 +291,8 @@ pub(super) async fn a_store_is_copied_with_its_blobs(harness: &Harness) {
             .with_blobs(from_blobs, blobs.clone(), LargeOptions::default().root);
     let report = with_blobs.run().await.expect("a copy");
     assert_eq!(report.tables.len(), 1, "{report:?}");
-    let to = LargeTable::<Report>::new(harness.store().clone(), table, blobs).expect("the copy");
+    let db = Database::new(harness.store().clone()).with_blobs(blobs);
+    let to = db.table::<Report>(table).expect("the copy");
     let read = to.query().all().await.expect("the reports");
     assert_eq!(read, (0..5).map(Report::new).collect::<Vec<_>>());
 }

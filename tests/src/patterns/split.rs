@@ -12,7 +12,6 @@ use table_patterns::Database;
 use table_patterns::changes::ChangeTable;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::wide::WideTable;
 
@@ -210,8 +209,8 @@ pub(super) async fn every_handle_reads_and_shortens_long_values(harness: &Harnes
     check!(table: remote, Remote, 2);
 
     let table = harness.table().await;
-    let large = LargeTable::<Typed>::new(store(), table.name().clone(), harness.blobs().await)
-        .expect("a table");
+    let db = Database::new(store()).with_blobs(harness.blobs().await);
+    let large = db.table::<Typed>(table.name().clone()).expect("a table");
     check!(table: large, Typed, 1);
     check_merge!(table: large, Typed);
     let table = harness.table().await;

@@ -12,7 +12,6 @@ use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
 use table_core::typed::{SerdeTable, TableEntity as _};
 use table_patterns::Table;
 use table_patterns::changes::ChangeTable;
-use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
@@ -33,8 +32,8 @@ macro_rules! every_handle {
         $check::<Table<Indexed>>($harness).await;
         $check::<GroupOf<Indexed>>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
-        $check::<LargeTable<Large>>($harness).await;
-        $check::<LargeTable<LargeIndexed>>($harness).await;
+        $check::<Table<Large>>($harness).await;
+        $check::<Table<LargeIndexed>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Untyped>>($harness).await;
         $check::<SerdeTable<Plain>>($harness).await;
@@ -907,12 +906,12 @@ pub fn documented_verbs() -> String {
             <WideTable<Wider> as Verbs>::CELLS,
         ),
         (
-            <LargeTable<Large> as Verbs>::NAME,
-            <LargeTable<Large> as Verbs>::CELLS,
+            <Table<Large> as Verbs>::NAME,
+            <Table<Large> as Verbs>::CELLS,
         ),
         (
-            <LargeTable<LargeIndexed> as Verbs>::NAME,
-            <LargeTable<LargeIndexed> as Verbs>::CELLS,
+            <Table<LargeIndexed> as Verbs>::NAME,
+            <Table<LargeIndexed> as Verbs>::CELLS,
         ),
         (
             <SpreadTable<Spread> as Verbs>::NAME,

@@ -14,7 +14,6 @@ use table_core::typed::TableEntity;
 use table_patterns::Database;
 use table_patterns::eventual::{Coordinator, Resources};
 use table_patterns::index::IndexOptions;
-use table_patterns::large::LargeTable;
 use table_patterns::queue::TableQueue;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -74,14 +73,16 @@ struct IndexedLarge {
     text: String,
 }
 
-/// Which tables accept a type: `Table`, `LargeTable`, `SpreadTable`, `TimeSlices`, `WideTable`.
+/// Which tables accept a type: `Table`, `Table` with blobs, `SpreadTable`, `TimeSlices`, `WideTable`.
 fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
     let meter = RequestMeter::new();
     let store = || Arc::new(Metered::new(MemoryStore::new(), meter.clone())) as Arc<dyn TableStore>;
     let never = |_: &T| Ticks::MIN;
     let taken = [
         Database::new(store()).table::<T>("Entities").is_ok(),
-        LargeTable::<T>::new(store(), "Entities", Arc::new(InMemory::new())).is_ok(),
+        (Database::new(store()).with_blobs(Arc::new(InMemory::new())))
+            .table::<T>("Entities")
+            .is_ok(),
         SpreadTable::<T>::new(store(), "Entities").is_ok(),
         TimeSlices::<T>::new(store(), "Entities", Every::Month, never).is_ok(),
         WideTable::<T>::new(store(), "Entities").is_ok(),
@@ -95,14 +96,17 @@ fn a_table_refuses_a_type_that_it_cannot_store() {
     assert_eq!(taken_by::<Plain>(), [true, true, false, true, true]);
     // A plain table accepts the type for reading. It refuses each write, unless the caller explicitly ignores
     // indexes.
-    assert_eq!(taken_by::<Indexed>(), [true, false, false, false, false]);
+    assert_eq!(taken_by::<Indexed>(), [true, true, false, false, false]);
     assert_eq!(taken_by::<Large>(), [false, true, false, false, false]);
     assert_eq!(taken_by::<Spread>(), [false, false, true, false, false]);
-    assert_eq!(taken_by::<IndexedLarge>(), [false; 5]);
+    assert_eq!(
+        taken_by::<IndexedLarge>(),
+        [false, true, false, false, false]
+    );
 }
 
 #[tokio::test]
-async fn an_indexed_table_names_the_table_for_large_fields() {
+async fn a_database_without_blobs_says_how_to_store_large_fields() {
     async fn refusal<T: TableEntity>() -> String {
         let meter = RequestMeter::new();
         let store = Metered::new(MemoryStore::new(), meter.clone());
@@ -113,7 +117,11 @@ async fn an_indexed_table_names_the_table_for_large_fields() {
             .expect_err("it would not be kept")
             .to_string()
     }
-    assert!(refusal::<IndexedLarge>().await.contains("LargeTable"));
+    assert!(
+        refusal::<IndexedLarge>()
+            .await
+            .contains("`Database::with_blobs`")
+    );
 }
 
 /// A store with stale reads. Its address has no service.

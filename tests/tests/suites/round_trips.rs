@@ -23,7 +23,6 @@ use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Resource
 use table_patterns::heterogeneous::modify;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
 use table_patterns::journal::Acknowledge;
-use table_patterns::large::LargeTable;
 use table_patterns::log_blobs::{LogOptions, LogWriter, read_logs};
 use table_patterns::log_tail::LogTail;
 use table_patterns::queue::TableQueue;
@@ -470,8 +469,9 @@ struct Photo {
 #[tokio::test(start_paused = true)]
 async fn of_large_entities() -> Result<()> {
     let distance = Distance::new();
-    let photos = LargeTable::<Photo>::new(distance.store.clone(), "Photos", distant_blobs())?;
-    photos.create_if_missing().await?;
+    let db = Database::new(distance.store.clone()).with_blobs(distant_blobs());
+    let photos = db.table::<Photo>("Photos")?;
+    photos.declare().await?;
     let photo = |number, byte| Photo {
         album: "2013".to_owned(),
         number,

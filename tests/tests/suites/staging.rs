@@ -11,7 +11,8 @@ use object_store::{MultipartUpload, ObjectStore as _, PutMultipartOptions};
 use table_core::memory::MemoryStore;
 use table_core::store::Result;
 use table_core::typed::TableEntity;
-use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
+use table_patterns::Database;
+use table_patterns::large::{CollectMode, LargeOptions};
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -67,10 +68,10 @@ async fn files_of_killed_uploads_are_collected() -> Result<()> {
     let options = LargeOptions::default().with_local_files(directory.path());
     let hasty = options.clone().with_write_deadline(Duration::ZERO);
     let store = Arc::new(MemoryStore::new());
-    let open =
-        |options| LargeTable::<Film>::new_with(store.clone(), "Films", blobs.clone(), options);
+    let db = Database::new(store).with_blobs(blobs.clone());
+    let open = |options| db.clone().with_large(options).table::<Film>("Films");
     let (films, hasty) = (open(options)?, open(hasty)?);
-    films.create_if_missing().await?;
+    films.declare().await?;
     films
         .insert(&Film {
             year: 1895,
@@ -89,14 +90,17 @@ async fn files_of_killed_uploads_are_collected() -> Result<()> {
     sleep(Duration::from_millis(50)).await;
 
     let young = films
-        .collect(Duration::from_secs(7200), CollectMode::Remove)
+        .collect_blobs(Duration::from_secs(7200), CollectMode::Remove)
         .await?;
     assert_eq!(young.staged, 0);
     assert_eq!(files(directory.path()).len(), 4);
     let nano = Duration::from_nanos(1);
-    assert_eq!(hasty.collect(nano, CollectMode::Report).await?.staged, 2);
+    assert_eq!(
+        hasty.collect_blobs(nano, CollectMode::Report).await?.staged,
+        2
+    );
     assert_eq!(files(directory.path()).len(), 4);
-    let removed = hasty.collect(nano, CollectMode::Remove).await?;
+    let removed = hasty.collect_blobs(nano, CollectMode::Remove).await?;
     assert_eq!(removed.staged, 2);
     assert_eq!(removed.used, 1);
     assert_eq!(removed.orphans, 0);

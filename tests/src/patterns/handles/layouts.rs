@@ -1,4 +1,4 @@
-//! Handles of entities in other layouts: wide, large, spread and in time slices.
+//! Handles of entities in other layouts: wide, spread and in time slices.
 
 use std::sync::Arc;
 
@@ -7,15 +7,12 @@ use table_core::model::{ETag, IfMatch, Ticks};
 use table_core::query::{Continuation, Page};
 use table_core::store::{BulkSummary, Result};
 use table_core::typed::TableEntity;
-use table_patterns::index::IndexOptions;
-use table_patterns::journal::Clearing;
-use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
 
-use super::costs::{Cells, LARGE, PLAIN, READS, n};
-use super::notes::{Large, LargeIndexed, Note as _, Spread, UNKNOWN, Untyped, Wider, book};
+use super::costs::{Cells, PLAIN, READS, n};
+use super::notes::{Note as _, Spread, UNKNOWN, Untyped, Wider, book};
 use super::verbs::{
     Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets, unknown,
     unknown_value_in,
@@ -73,68 +70,6 @@ impl Verbs for WideTable<Wider> {
             .expect("an answer");
         found.and_then(|found| unknown(&found.value))
     }
-}
-
-/// The note is removed with its blob. The undeclared property is set in the row.
-macro_rules! large_rows {
-    () => {
-        async fn remove(&self, number: u32) {
-            self.delete(Self::Of::key_of(number), IfMatch::Any)
-                .await
-                .expect("the note");
-        }
-
-        async fn set_unknown(&self, number: u32, value: i32) {
-            set_unknown_in(
-                &**self.store(),
-                self.name(),
-                Self::Of::key_of(number),
-                value,
-            )
-            .await;
-        }
-
-        async fn unknown_value(&self, number: u32) -> Option<i32> {
-            unknown_value_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
-        }
-    };
-}
-
-impl Verbs for LargeTable<Large> {
-    type Of = Large;
-    const NAME: &'static str = "`LargeTable`";
-    const CELLS: Cells = LARGE;
-
-    async fn open(world: &World) -> Self {
-        let (store, blobs) = (Arc::clone(&world.store), Arc::clone(&world.blobs));
-        let table = Self::new(store, world.table.clone(), blobs).expect("a table");
-        opened(table, async |table| table.create_if_missing().await).await
-    }
-
-    common!(|number| Large::key_of(number); |table| table.query().partition(book()));
-    sets!(|table| table.query().partition(book()));
-    large_rows!();
-}
-
-impl Verbs for LargeTable<LargeIndexed> {
-    type Of = LargeIndexed;
-    const NAME: &'static str = "`LargeTable`, entries in the partition";
-    const CELLS: Cells = LARGE;
-
-    async fn open(world: &World) -> Self {
-        let (store, blobs) = (Arc::clone(&world.store), Arc::clone(&world.blobs));
-        let (large, indexes) = (
-            LargeOptions::default(),
-            IndexOptions::default().with_clearing(Clearing::BeforeAnswer),
-        );
-        Self::open(store, world.table.clone(), blobs, large, indexes)
-            .await
-            .expect("a new table")
-    }
-
-    common!(|number| LargeIndexed::key_of(number); |table| table.query().partition(book()));
-    sets!(|table| table.query().partition(book()));
-    large_rows!();
 }
 
 impl Verbs for SpreadTable<Spread> {

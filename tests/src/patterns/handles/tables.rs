@@ -12,8 +12,8 @@ use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::{Database, Table};
 
-use super::costs::{Cells, NO_MOVES, NO_SCHEMA, PLAIN, READS, n};
-use super::notes::{Indexed, Note as _, Plain, Typed, Untyped, book};
+use super::costs::{Cells, LARGE, NO_MOVES, NO_SCHEMA, PLAIN, n};
+use super::notes::{Indexed, Large, LargeIndexed, Note as _, Plain, Typed, Untyped, book};
 use super::verbs::{
     Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets,
     unknown_value_in,
@@ -23,39 +23,78 @@ use super::verbs::{
 async fn open_in<T: TableEntity>(world: &World) -> Table<T> {
     let options = IndexOptions::default().with_clearing(Clearing::BeforeAnswer);
     let (store, name) = (Arc::clone(&world.store), world.table.clone());
-    let table = Database::with_options(store, options).table(name);
-    let table = table.expect("a table");
+    let db = Database::with_options(store, options).with_blobs(Arc::clone(&world.blobs));
+    let table = db.table(name).expect("a table");
     table.declare().await.expect("a new table");
     table
 }
 
-impl Verbs for Table<Untyped> {
-    type Of = Untyped;
-    const NAME: &'static str = "`Table`";
-    const CELLS: Cells = Cells {
+/// The verbs of a table with entities of a type.
+macro_rules! table_of {
+    ($of:ident, $name:literal, $cells:expr) => {
+        impl Verbs for Table<$of> {
+            type Of = $of;
+            const NAME: &'static str = $name;
+            const CELLS: Cells = $cells;
+
+            async fn open(world: &World) -> Self {
+                open_in(world).await
+            }
+
+            async fn replace_stored(&self, read: u32, note: &$of) -> Result<Option<ETag>> {
+                let read = self.get_existing_stored($of::key_of(read)).await?;
+                Ok(self.replace_stored(&read, note).await?.version())
+            }
+
+            async fn delete_stored(&self, read: u32) -> Result<()> {
+                let read = self.get_existing_stored($of::key_of(read)).await?;
+                self.delete_stored(&read).await.map(drop)
+            }
+
+            common!(|number| $of::key_of(number); |table| table.query().partition(book()));
+            sets!(|table| table.query().partition(book()));
+            common!(@rows);
+        }
+    };
+}
+
+table_of!(
+    Untyped,
+    "`Table`",
+    Cells {
         replace_stored: n(1),
         delete_stored: n(1),
         ..PLAIN
-    };
-
-    async fn open(world: &World) -> Self {
-        open_in(world).await
     }
-
-    async fn replace_stored(&self, read: u32, note: &Untyped) -> Result<Option<ETag>> {
-        let read = self.get_existing_stored(Untyped::key_of(read)).await?;
-        Ok(self.replace_stored(&read, note).await?.version())
+);
+table_of!(
+    Typed,
+    "`Table`, a type with `type` or `version`",
+    Cells {
+        upsert: n(2),
+        insert_or_merge: n(2),
+        replace_any: n(2),
+        merge_any: n(2),
+        move_to: n(4),
+        replace_stored: n(1),
+        delete_stored: n(1),
+        ..PLAIN
     }
-
-    async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.get_existing_stored(Untyped::key_of(read)).await?;
-        self.delete_stored(&read).await.map(drop)
+);
+table_of!(
+    Indexed,
+    "`Table`, entries in the partition",
+    Cells {
+        merge: n(1),
+        ..LARGE
     }
-
-    common!(|number| Untyped::key_of(number); |table| table.query().partition(book()));
-    sets!(|table| table.query().partition(book()));
-    common!(@rows);
-}
+);
+table_of!(Large, "`Table`, a type with large fields", LARGE);
+table_of!(
+    LargeIndexed,
+    "`Table`, a type with large fields, entries in the partition",
+    LARGE
+);
 
 impl Verbs for SerdeTable<Plain> {
     type Of = Plain;
@@ -135,83 +174,5 @@ impl Verbs for ChangeTable<Untyped> {
     async fn unknown_value(&self, number: u32) -> Option<i32> {
         let table = self.table();
         unknown_value_in(&**table.store(), table.name(), Untyped::key_of(number)).await
-    }
-}
-
-impl Verbs for Table<Typed> {
-    type Of = Typed;
-    const NAME: &'static str = "`Table`, a type with `type` or `version`";
-    const CELLS: Cells = Cells {
-        upsert: n(2),
-        insert_or_merge: n(2),
-        replace_any: n(2),
-        merge_any: n(2),
-        move_to: n(4),
-        replace_stored: n(1),
-        delete_stored: n(1),
-        ..PLAIN
-    };
-
-    async fn open(world: &World) -> Self {
-        open_in(world).await
-    }
-
-    async fn replace_stored(&self, read: u32, note: &Typed) -> Result<Option<ETag>> {
-        let read = self.get_existing_stored(Typed::key_of(read)).await?;
-        Ok(self.replace_stored(&read, note).await?.version())
-    }
-
-    async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.get_existing_stored(Typed::key_of(read)).await?;
-        self.delete_stored(&read).await.map(drop)
-    }
-
-    common!(|number| Typed::key_of(number); |table| table.query().partition(book()));
-    sets!(|table| table.query().partition(book()));
-    common!(@rows);
-}
-
-impl Verbs for Table<Indexed> {
-    type Of = Indexed;
-    const NAME: &'static str = "`Table`, entries in the partition";
-    const CELLS: Cells = Cells {
-        merge: n(1),
-        replace_stored: n(1),
-        delete_stored: n(1),
-        move_to: n(3),
-        ..READS
-    };
-
-    async fn open(world: &World) -> Self {
-        open_in(world).await
-    }
-
-    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
-        let read = self.get_existing_stored(Indexed::key_of(read)).await?;
-        Ok(self.replace_stored(&read, note).await?.version())
-    }
-
-    async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.get_existing_stored(Indexed::key_of(read)).await?;
-        self.delete_stored(&read).await.map(drop)
-    }
-
-    common!(|number| Indexed::key_of(number); |table| table.query().partition(book()));
-    sets!(|table| table.query().partition(book()));
-
-    async fn remove(&self, number: u32) {
-        self.delete(Indexed::key_of(number), IfMatch::Any)
-            .await
-            .expect("the note");
-    }
-
-    async fn set_unknown(&self, number: u32, value: i32) {
-        let of = self.entities().await.expect("an open table");
-        set_unknown_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
-    }
-
-    async fn unknown_value(&self, number: u32) -> Option<i32> {
-        let of = self.entities().await.expect("an open table");
-        unknown_value_in(&**of.store(), of.table(), Indexed::key_of(number)).await
     }
 }

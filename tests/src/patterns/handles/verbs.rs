@@ -317,8 +317,9 @@ macro_rules! common {
         }
     };
     (@rows) => {
+        /// Also removes the entries and the blobs.
         async fn remove(&self, number: u32) {
-            remove_in(&**self.store(), self.name(), Self::Of::key_of(number)).await;
+            self.delete(Self::Of::key_of(number), IfMatch::Any).await.expect("the note");
         }
 
         async fn set_unknown(&self, number: u32, value: i32) {
