@@ -59,13 +59,14 @@ pub struct Group<T> {
     steps: Mutex<Vec<Step>>,
     /// The types that the table can keep as rows.
     checked: Vec<TypeId>,
-    /// The writers of the types with large fields.
+    /// The writers of the types with large fields: that of the table's own type, if it has such fields, and those of the changes.
     large: Vec<LargeType>,
 }
 
 /// A type with large fields in a group.
 struct LargeType {
-    id: TypeId,
+    /// `None` for the table's own type, whose rows an operation on any row may remove.
+    id: Option<TypeId>,
     writer: Arc<EntityWriter>,
     loader: Arc<dyn RowLoader>,
 }
@@ -76,8 +77,8 @@ enum Step {
     Write(EntityCode, Operation),
     /// An operation on any row.
     Push(Operation),
-    /// A change whose old value the caller has read.
-    Known(EntityCode, Change),
+    /// A change whose old value has been read; without a type, of any row.
+    Known(Option<EntityCode>, Change),
     /// A change of the row that `commit` reads.
     Update(EntityCode, Key, ChangeOf),
 }
@@ -98,7 +99,8 @@ impl Step {
     /// The type of the entity; `None` for an operation on any row.
     const fn code(&self) -> Option<EntityCode> {
         match self {
-            Self::Write(code, _) | Self::Known(code, _) | Self::Update(code, ..) => Some(*code),
+            Self::Write(code, _) | Self::Update(code, ..) => Some(*code),
+            Self::Known(code, _) => *code,
             Self::Push(_) => None,
         }
     }
@@ -112,8 +114,14 @@ impl<T: FromEntity> Table<T> {
             partition: partition.partition_key().clone(),
             steps: Mutex::default(),
             checked: Vec::new(),
-            large: Vec::new(),
+            large: self.large_type(None).into_iter().collect(),
         }
+    }
+
+    fn large_type(&self, id: Option<TypeId>) -> Option<LargeType> {
+        let (writer, loader) = self.large().zip(self.plain().loader())?;
+        let (writer, loader) = (Arc::clone(writer), Arc::clone(loader));
+        Some(LargeType { id, writer, loader })
     }
 }
 
@@ -198,7 +206,8 @@ impl<T: FromEntity> Group<T> {
         self.add(Step::Update(code, key.into_key(), change))
     }
 
-    /// Adds a delete in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more in a table with indexes.
+    /// Adds a delete in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more in a table with indexes, and if the
+    /// type of the table has large fields.
     ///
     /// # Errors
     /// The entity is in another partition.
@@ -230,10 +239,8 @@ impl<T: FromEntity> Group<T> {
     ) -> Result<&mut Self> {
         let new = E::SCHEMA.updated(old.entity(), new.to_entity()?)?;
         let code = self.code_of::<E>()?;
-        self.add(Step::Known(
-            code,
-            Change::replace(old.entity().clone(), new),
-        ))
+        let change = Change::replace(old.entity().clone(), new);
+        self.add(Step::Known(Some(code), change))
     }
 
     /// Adds the removal of an entity that was read, in that version.
@@ -242,7 +249,8 @@ impl<T: FromEntity> Group<T> {
     /// The entity is in another partition.
     pub fn delete_stored<E: TableEntity>(&mut self, old: &Stored<E>) -> Result<&mut Self> {
         let code = self.code_of::<E>()?;
-        self.add(Step::Known(code, Change::delete(old.entity().clone())))
+        let change = Change::delete(old.entity().clone());
+        self.add(Step::Known(Some(code), change))
     }
 
     /// Adds an operation on any row, such as an append to a log. `commit` costs 1 request more for each that is not an insert, in a table
@@ -311,13 +319,7 @@ impl<T: FromEntity> Group<T> {
         let code = EntityCode::of::<E>();
         if !self.checked.contains(&code.id) {
             let of_type = self.table.view::<E>()?;
-            if let (Some(writer), Some(loader)) = (of_type.large(), of_type.plain().loader()) {
-                self.large.push(LargeType {
-                    id: code.id,
-                    writer: Arc::clone(writer),
-                    loader: Arc::clone(loader),
-                });
-            }
+            self.large.extend(of_type.large_type(Some(code.id)));
             self.checked.push(code.id);
         }
         Ok(code)
@@ -423,11 +425,10 @@ impl<T: FromEntity> Table<T> {
             .try_collect()
             .await?;
         let mut blobs = GroupBlobs::new(&first.writer, entities);
-        let large_of = |code: &EntityCode| large.iter().find(|of| of.id == code.id);
         let mut written = Vec::new();
         for (index, (step, _)) in read.iter().enumerate() {
-            if let Step::Known(code, change) = step
-                && let Some(of) = large_of(code)
+            if let Step::Known(Some(code), change) = step
+                && let Some(of) = large_of(large, *code)
             {
                 written.push((index, of, change.key()?.clone()));
             }
@@ -439,15 +440,18 @@ impl<T: FromEntity> Table<T> {
         let (mut steps, mut old) = (Vec::with_capacity(read.len()), Vec::new());
         for (index, (mut step, row)) in read.into_iter().enumerate() {
             old.extend(row);
-            if let Step::Known(code, change) = &mut step
-                && let Some(of) = large_of(code)
-            {
+            if let Step::Known(code, change) = &mut step {
                 old.extend(change.old().cloned());
-                if let Some(new) = &mut change.new
-                    && let Err(error) = blobs.store(&of.writer, new).await
-                {
-                    blobs.withdraw().await;
-                    return Err(Error::in_transaction(index, error));
+                let of_type = code.and_then(|code| large_of(large, code));
+                match (&mut change.new, of_type) {
+                    (Some(new), Some(of)) => {
+                        if let Err(error) = blobs.store(&of.writer, new).await {
+                            blobs.withdraw().await;
+                            return Err(Error::in_transaction(index, error));
+                        }
+                    }
+                    (Some(new), None) => blobs.keeps(new),
+                    (None, _) => {}
                 }
             }
             if let Step::Push(operation) = &step
@@ -474,11 +478,15 @@ impl<T: FromEntity> Table<T> {
         step: Step,
         large: &[LargeType],
     ) -> Result<(Step, Option<Entity>)> {
-        let of = |code: EntityCode| large.iter().find(|of| of.id == code.id);
+        let of = |code: EntityCode| large_of(large, code);
         match step {
             Step::Push(operation)
                 if !matches!(operation, Operation::Insert(_) | Operation::Merge(..)) =>
             {
+                if entities.is_some() {
+                    let change = self.change_of(entities, Step::Push(operation)).await?;
+                    return Ok((Step::Known(None, change), None));
+                }
                 let row = self.row_of(entities, operation.key()).await?;
                 Ok((Step::Push(operation), row))
             }
@@ -491,11 +499,11 @@ impl<T: FromEntity> Table<T> {
                 };
                 let LoadedRow { stored, whole } = loaded.ok_or_else(|| self.missing(&key))?;
                 let new = change(&stored, &whole)?;
-                Ok((Step::Known(code, Change::replace(stored, new)), None))
+                Ok((Step::Known(Some(code), Change::replace(stored, new)), None))
             }
             Step::Write(code, _) if of(code).is_some() => {
                 let change = self.change_of(entities, step).await?;
-                Ok((Step::Known(code, change), None))
+                Ok((Step::Known(Some(code), change), None))
             }
             step => Ok((step, None)),
         }
@@ -522,7 +530,10 @@ impl<T: FromEntity> Table<T> {
             match step {
                 Step::Write(code, operation) => group.push_typed(code.schema, operation)?,
                 Step::Push(operation) => group.push(operation)?,
-                Step::Known(code, change) => group.push_typed(code.schema, change.operation()?)?,
+                Step::Known(Some(code), change) => {
+                    group.push_typed(code.schema, change.operation()?)?
+                }
+                Step::Known(None, change) => group.push(change.operation()?)?,
                 Step::Update(code, key, change) => {
                     group.update_row(code.schema, key, |old| change(old, old))?
                 }
@@ -616,6 +627,11 @@ impl<T: FromEntity> Table<T> {
     fn hides(&self, schema: &Schema, row: &Entity) -> bool {
         !self.plain().shows_hidden() && schema.hides(row, self.store().context().now())
     }
+}
+
+/// The type of a change, if it has large fields.
+fn large_of(large: &[LargeType], code: EntityCode) -> Option<&LargeType> {
+    large.iter().find(|of| of.id == Some(code.id))
 }
 
 /// Refuses two changes of one entity, as a group without indexes does: each would be relative to the stored entity.

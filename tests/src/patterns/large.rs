@@ -132,6 +132,13 @@ pub(crate) async fn values_of_every_size_are_stored(harness: &Harness) {
         .await
         .expect("the row exists");
     assert_eq!(blob_count(&*blobs).await, 0);
+
+    documents.upsert(&all[2]).await.expect("another document");
+    let mut group = documents.group(Document::partition("In + Out").expect("a key"));
+    group.delete(&key, IfMatch::Any).expect("its partition");
+    assert_eq!(blob_count(&*blobs).await, 2);
+    group.commit().await.expect("the row exists");
+    assert_eq!(blob_count(&*blobs).await, 0);
 }
 
 /// Concurrent writers of one entity: a reader always sees one whole write, and no orphaned blob stays.
