@@ -33,7 +33,9 @@ macro_rules! every_handle {
         $check::<GroupOf<Indexed>>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
         $check::<Table<Large>>($harness).await;
+        $check::<GroupOf<Large>>($harness).await;
         $check::<Table<LargeIndexed>>($harness).await;
+        $check::<GroupOf<LargeIndexed>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Untyped>>($harness).await;
         $check::<SerdeTable<Plain>>($harness).await;

@@ -94,33 +94,12 @@ fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
 #[test]
 fn a_table_refuses_a_type_that_it_cannot_store() {
     assert_eq!(taken_by::<Plain>(), [true, true, false, true, true]);
-    // A plain table accepts the type for reading. It refuses each write, unless the caller explicitly ignores
-    // indexes.
     assert_eq!(taken_by::<Indexed>(), [true, true, false, false, false]);
     assert_eq!(taken_by::<Large>(), [false, true, false, false, false]);
     assert_eq!(taken_by::<Spread>(), [false, false, true, false, false]);
     assert_eq!(
         taken_by::<IndexedLarge>(),
         [false, true, false, false, false]
-    );
-}
-
-#[tokio::test]
-async fn a_database_without_blobs_says_how_to_store_large_fields() {
-    async fn refusal<T: TableEntity>() -> String {
-        let meter = RequestMeter::new();
-        let store = Metered::new(MemoryStore::new(), meter.clone());
-        let opened = open_table::<T>(store, "Entities", IndexOptions::local()).await;
-        assert_eq!(meter.total(), 0);
-        opened
-            .map(drop)
-            .expect_err("it would not be kept")
-            .to_string()
-    }
-    assert!(
-        refusal::<IndexedLarge>()
-            .await
-            .contains("`Database::with_blobs`")
     );
 }
 

@@ -8,8 +8,8 @@ use table_core::store::{BulkSummary, Result};
 use table_core::typed::TableEntity;
 use table_patterns::{Group, Table};
 
-use super::costs::{Cells, n, of_group};
-use super::notes::{Indexed, Note, Typed, book};
+use super::costs::{Cells, LARGE, n, of_group};
+use super::notes::{Indexed, Large, LargeIndexed, Note, Typed, book};
 use super::verbs::{Verbs, Version as _, World};
 
 /// The verbs of a handle as groups of one operation, which `of` commits.
@@ -158,58 +158,54 @@ impl<T: TableEntity> GroupOf<T> {
     }
 }
 
-impl Verbs for GroupOf<Typed> {
-    type Of = Typed;
-    const NAME: &'static str = "`Group`, a type with `type` or `version`";
-    const CELLS: Cells = of_group(<Table<Typed> as Verbs>::CELLS);
-    const REPEATS_UPDATES: bool = false;
+/// The verbs of a group with entities of a type.
+macro_rules! group_of {
+    ($of:ident, $name:literal, $cells:expr) => {
+        impl Verbs for GroupOf<$of> {
+            type Of = $of;
+            const NAME: &'static str = $name;
+            const CELLS: Cells = of_group($cells);
+            const REPEATS_UPDATES: bool = false;
 
-    async fn open(world: &World) -> Self {
-        Self(<Table<Typed> as Verbs>::open(world).await)
-    }
+            async fn open(world: &World) -> Self {
+                Self(<Table<$of> as Verbs>::open(world).await)
+            }
 
-    async fn replace_stored(&self, read: u32, note: &Typed) -> Result<Option<ETag>> {
-        let read = self.0.get_existing_stored(Typed::key_of(read)).await?;
-        self.of(|group| group.replace_stored(&read, note).map(drop))
-            .await
-    }
+            async fn replace_stored(&self, read: u32, note: &$of) -> Result<Option<ETag>> {
+                let read = self.0.get_existing_stored($of::key_of(read)).await?;
+                self.of(|group| group.replace_stored(&read, note).map(drop))
+                    .await
+            }
 
-    async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.0.get_existing_stored(Typed::key_of(read)).await?;
-        self.of(|group| group.delete_stored(&read).map(drop))
-            .await
-            .map(drop)
-    }
+            async fn delete_stored(&self, read: u32) -> Result<()> {
+                let read = self.0.get_existing_stored($of::key_of(read)).await?;
+                self.of(|group| group.delete_stored(&read).map(drop))
+                    .await
+                    .map(drop)
+            }
 
-    grouped!();
+            grouped!();
+        }
+    };
 }
 
-impl Verbs for GroupOf<Indexed> {
-    type Of = Indexed;
-    const NAME: &'static str = "`Group`, entries in the partition";
-    const CELLS: Cells = of_group(Cells {
+group_of!(
+    Typed,
+    "`Group`, a type with `type` or `version`",
+    <Table<Typed> as Verbs>::CELLS
+);
+group_of!(
+    Indexed,
+    "`Group`, entries in the partition",
+    Cells {
         merge: n(2),
         merge_any: n(2),
         ..<Table<Indexed> as Verbs>::CELLS
-    });
-    const REPEATS_UPDATES: bool = false;
-
-    async fn open(world: &World) -> Self {
-        Self(<Table<Indexed> as Verbs>::open(world).await)
     }
-
-    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
-        let read = self.0.get_existing_stored(Indexed::key_of(read)).await?;
-        self.of(|group| group.replace_stored(&read, note).map(drop))
-            .await
-    }
-
-    async fn delete_stored(&self, read: u32) -> Result<()> {
-        let read = self.0.get_existing_stored(Indexed::key_of(read)).await?;
-        self.of(|group| group.delete_stored(&read).map(drop))
-            .await
-            .map(drop)
-    }
-
-    grouped!();
-}
+);
+group_of!(Large, "`Group`, a type with large fields", LARGE);
+group_of!(
+    LargeIndexed,
+    "`Group`, a type with large fields, entries in the partition",
+    LARGE
+);
