@@ -151,7 +151,7 @@ impl Database {
     pub(super) fn large_of(
         &self,
         table: &TableName,
-        required: Requirements,
+        required: &Requirements,
     ) -> Result<Option<(EntityWriter, Arc<dyn RowLoader>)>> {
         let Some(property) = required.large.first() else {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Database {
         };
         // The codec must encrypt the marked properties of every type.
         writers.try_for_each(|writer| writer.map(drop))?;
-        let loader = LargeLoader::new(first.values().clone(), required.schemas);
+        let loader = LargeLoader::new(first.values().clone(), required.schemas.clone());
         let writer = first.with_bounds(options.attempts, options.concurrency);
         Ok(Some((writer, Arc::new(loader))))
     }
@@ -179,7 +179,7 @@ impl Database {
     pub(super) fn large_of(
         &self,
         table: &TableName,
-        required: Requirements,
+        required: &Requirements,
     ) -> Result<Option<(EntityWriter, Arc<dyn RowLoader>)>> {
         let property = required.large.first();
         property.map_or(Ok(None), |property| Err(without_blobs(table, property)))

@@ -85,7 +85,7 @@ impl<T: FromEntity> Table<T> {
             (PlainTable::new(store, name)?, None)
         } else {
             let rows: PlainTable<Entity> = PlainTable::new(store, name)?;
-            let large = database.large_of(rows.name(), required)?;
+            let large = database.large_of(rows.name(), &required)?;
             let (writer, loader) = large.unzip();
             (rows.loaded_by(loader)?, writer.map(Arc::new))
         };
@@ -106,7 +106,7 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// Returns the errors of [`Database::table`] for `U`.
     pub fn view<U: FromEntity>(&self) -> Result<Table<U>> {
-        let large = self.database.large_of(self.name(), U::requirements())?;
+        let large = self.database.large_of(self.name(), &U::requirements())?;
         let (writer, loader) = large.unzip();
         let bound = |writer: EntityWriter| {
             let writer = writer.with_bounds(self.plain.attempts(), self.plain.concurrency());

@@ -18,7 +18,5 @@ pub use self::lookup::{Found, Lookup};
 pub use self::stored::StoredQuery;
 pub use self::summary::SummaryOf;
 
-#[cfg(all(test, feature = "blobs"))]
-mod large_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,8 @@
 //! What handles of one table and several databases owe each other.
 
+#[cfg(feature = "blobs")]
+mod large;
+
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::MANIFEST_PARTITION;
