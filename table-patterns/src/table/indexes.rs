@@ -73,12 +73,12 @@ impl EntityCode {
 }
 
 /// The indexes of a type, and more.
-pub(crate) fn all_indexes(code: EntityCode, more: Vec<Index>) -> Vec<Index> {
+fn all_indexes(code: EntityCode, more: Vec<Index>) -> Vec<Index> {
     code.indexes().chain(more).collect()
 }
 
 /// Opens the entities of a type with its indexes, and creates missing tables.
-pub(crate) async fn open_entities(
+async fn open_entities(
     store: Arc<dyn TableStore>,
     table: TableName,
     schema: &'static Schema,

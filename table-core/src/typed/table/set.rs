@@ -570,10 +570,6 @@ impl<T: TableEntity> TableQuery<T> {
         .await
     }
 
-    /// Calls `decide` for each entity and writes the changes. For handles that add further conditions to the decision.
-    ///
-    /// # Errors
-    /// As [`delete`](Self::delete).
     /// Updates entities that have values outside of their rows.
     async fn update_loaded(
         &self,
@@ -602,6 +598,10 @@ impl<T: TableEntity> TableQuery<T> {
         .await
     }
 
+    /// Calls `decide` for each entity and writes the changes. For handles that add further conditions to the decision.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
     #[doc(hidden)]
     pub async fn write_set(
         &self,
