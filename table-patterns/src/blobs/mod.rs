@@ -27,7 +27,7 @@ pub use context::BlobContext;
 pub(crate) use context::directory;
 pub(crate) use reference::{
     BlobDigest, MaybeReference, Reference, check_no_blob, first_name_in_blobs, names_in_blobs,
-    parse_reference, references, with_placeholders,
+    parse_reference, references, references_of, with_placeholders,
 };
 #[cfg(feature = "blobs")]
 pub(crate) use stores::{BlobStores, has_blob};

@@ -165,7 +165,29 @@ fn parse_hash(text: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// All values of a row that are in blobs, for any type and schema version.
+/// The values of a row that are in blobs. In a row of the schema's type, a value of the type that the schema declares for its property is no
+/// reference, whatever its text is. Properties that no version of the schema declares may be those of a later version.
+pub(crate) fn references_of<'a>(
+    schema: &'static Schema,
+    row: &'a Entity,
+) -> Vec<(PropertyRef<'a>, Reference)> {
+    let mut found = references(row);
+    if found.is_empty() || !schema.entity_type().admits(row) {
+        return found;
+    }
+    found.retain(|(property, _)| {
+        let mut versions = std::iter::successors(Some(schema), |version| version.previous);
+        !versions.any(|version| {
+            let mut declared = version.properties.iter();
+            declared.any(|declared| {
+                declared.name == property.name() && declared.edm_type == property.value().edm_type()
+            })
+        })
+    });
+    found
+}
+
+/// All values of a row that may be in blobs, for any type and schema version.
 pub(crate) fn references(row: &Entity) -> Vec<(PropertyRef<'_>, Reference)> {
     let mut found = Vec::new();
     for property in row.properties() {

@@ -320,16 +320,13 @@ impl EntityWriter {
         write: impl Future<Output = Result<W>>,
     ) -> Result<W> {
         let deadline = self.values.deadline();
-        match new.until(deadline)? {
-            // The grace period of collections covers one request, so only a journal write, with several, is cut off.
-            Some(until) if self.indexes.is_some() => {
-                before(until, write).await.unwrap_or_else(|| {
-                    Err(Error::new(ErrorKind::Timeout { after: deadline })
-                        .with_outcome(Outcome::Ambiguous))
-                })
-            }
-            _ => write.await,
-        }
+        let Some(until) = new.until(deadline)? else {
+            return write.await;
+        };
+        // A write may take several requests. The grace period of collections covers the last one, which may still arrive.
+        before(until, write).await.unwrap_or_else(|| {
+            Err(Error::new(ErrorKind::Timeout { after: deadline }).with_outcome(Outcome::Ambiguous))
+        })
     }
 
     /// Removes the new blobs if the write was certainly not applied.

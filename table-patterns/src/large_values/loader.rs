@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
+use table_core::manifest::{Discriminator, EntityType};
 use table_core::model::{EdmValue, Entity, Key, TableName};
 use table_core::store::{Error, Result, TableStore};
 use table_core::typed::load::{LoadedRow, RowLoader};
@@ -50,21 +51,32 @@ pub(crate) fn open_writer(
 #[derive(Debug)]
 pub(crate) struct LargeLoader {
     values: LargeValues,
-    schemas: Vec<&'static Schema>,
+    /// The types, in their current schema versions.
+    types: Vec<(EntityType, &'static Schema)>,
 }
 
 impl LargeLoader {
-    pub(crate) const fn new(values: LargeValues, schemas: Vec<&'static Schema>) -> Self {
-        Self { values, schemas }
+    pub(crate) fn new(values: LargeValues, schemas: &[&'static Schema]) -> Self {
+        let of_type = |schema: &&'static Schema| (schema.entity_type(), *schema);
+        let types = schemas.iter().map(of_type).collect();
+        Self { values, types }
     }
 
-    /// The large properties of the types in their current schema versions.
-    fn properties(&self) -> Vec<&'static PropertySchema> {
+    /// The large properties of the types that a row can have. Where several types can be meant, and rows do not show which, a value that is no
+    /// reference may be one of another type.
+    fn properties(&self, row: &Entity) -> Vec<&'static PropertySchema> {
         let mut found: Vec<&'static PropertySchema> = Vec::new();
-        for property in self.schemas.iter().flat_map(|schema| schema.properties) {
-            let is_known = found.iter().any(|known| known.name == property.name);
-            if property.large.is_some() && !is_known {
-                found.push(property);
+        for (_, schema) in self.types.iter().filter(|(of, _)| of.admits(row)) {
+            let is_sure = self.types.len() == 1 || schema.discriminator != Discriminator::None;
+            let is_value_of_type = |property: &PropertySchema| {
+                let stored = row.get(property.name);
+                is_sure || stored.is_none_or(|v| Reference::read(row.key(), property, v).is_ok())
+            };
+            for property in schema.properties {
+                let is_known = found.iter().any(|known| known.name == property.name);
+                if property.large.is_some() && !is_known && is_value_of_type(property) {
+                    found.push(property);
+                }
             }
         }
         found
@@ -79,8 +91,8 @@ impl RowLoader for LargeLoader {
         is_found: &'a (dyn Fn(&Entity) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<Option<LoadedRow>>> {
         async move {
-            let properties = self.properties();
             loop {
+                let properties = self.properties(&row);
                 if let Some(whole) = self.values.load(&row, &properties, concurrency).await? {
                     return Ok(Some(LoadedRow { stored: row, whole }));
                 }
@@ -95,7 +107,7 @@ impl RowLoader for LargeLoader {
     }
 
     fn with_placeholders(&self, mut row: Entity) -> Entity {
-        for schema in &self.schemas {
+        for (_, schema) in &self.types {
             if let Some(with) = with_placeholders(schema, &row, "") {
                 row = with;
             }

@@ -4,7 +4,7 @@ use table_core::model::{ETag, Entity, Key};
 use table_core::store::{Conflicts, Error, MovedCopy, Result, TableStoreExt as _, Written};
 
 use super::{EntityWriter, NewBlobs, put_new_reference};
-use crate::blobs::references;
+use crate::blobs::references_of;
 use crate::index::IndexedEntities;
 use crate::journal::{Change, MoveAttempt, Moved};
 use crate::rows::own_key_error;
@@ -15,6 +15,13 @@ impl EntityWriter {
         let is_same = (self.store()).is_same_table(self.table(), &**target.store(), target.table());
         if is_same && key == to {
             return Err(own_key_error(key));
+        }
+        if is_same && self.values().options.root != target.values().options.root {
+            let (table, root) = (self.table(), &self.values().options.root);
+            let other = &target.values().options.root;
+            return Err(Error::misuse(format!(
+                "the blobs of '{table}' are below '{root}' and '{other}': move the entity by one database"
+            )));
         }
         let (mut conflicts, mut copy) = (Conflicts::new(self.values().attempts), None);
         loop {
@@ -151,7 +158,7 @@ impl EntityWriter {
         entity: &mut Entity,
         new: &mut NewBlobs,
     ) -> Result<bool> {
-        for (property, reference) in references(row) {
+        for (property, reference) in references_of(self.values().schema, row) {
             let Some(content) = self
                 .values()
                 .content(row, property.name(), &reference)

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::LargeOptions;
 use crate::blobs::{self, BlobContext, ByteStream};
-use crate::blobs::{MaybeReference, Reference, parse_reference};
+use crate::blobs::{Reference, references, references_of};
 
 /// The room that is left in a row, in bytes: measurements show that the service refuses entities slightly below its limit.
 /// See `entity_size`.
@@ -248,10 +248,15 @@ impl LargeValues {
 
     /// Removes the blobs of old rows that no new row refers to.
     pub(crate) async fn remove_replaced(&self, old: &[&Entity], new: &[&Entity]) {
+        let context = |row: &Entity, (property, reference): (PropertyRef<'_>, Reference)| {
+            BlobContext::new(&self.table, row.key(), property.name(), reference.id)
+        };
         let blobs = |rows: &[&Entity]| {
-            rows.iter()
-                .flat_map(|row| blobs_of(&self.table, row))
-                .collect::<Vec<_>>()
+            let of_row = |row: &&Entity| {
+                let found = references_of(self.schema, row).into_iter();
+                found.map(|found| context(row, found)).collect::<Vec<_>>()
+            };
+            rows.iter().flat_map(of_row).collect::<Vec<_>>()
         };
         let (mut gone, kept) = (blobs(old), blobs(new));
         gone.retain(|blob| kept.iter().all(|kept| kept.id != blob.id));
@@ -268,18 +273,13 @@ impl LargeValues {
     }
 }
 
-/// The blobs that a row refers to, for any type and schema version.
+/// The blobs that a row may refer to, for any type and schema version.
 fn blobs_of(table: &TableName, row: &Entity) -> Vec<BlobContext> {
-    let blob = |property: PropertyRef<'_>| match parse_reference(property.value())? {
-        MaybeReference::Blob(reference) => Some(BlobContext::new(
-            table,
-            row.key(),
-            property.name(),
-            reference.id,
-        )),
-        MaybeReference::Unreadable => None,
+    let found = references(row).into_iter();
+    let context = |(property, reference): (PropertyRef<'_>, Reference)| {
+        BlobContext::new(table, row.key(), property.name(), reference.id)
     };
-    row.properties().iter().filter_map(blob).collect()
+    found.map(context).collect()
 }
 
 /// Removes the blobs of rows that were deleted. 1 request per blob.

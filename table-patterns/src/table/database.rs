@@ -170,7 +170,7 @@ impl Database {
         };
         // The codec must encrypt the marked properties of every type.
         writers.try_for_each(|writer| writer.map(drop))?;
-        let loader = LargeLoader::new(first.values().clone(), required.schemas.clone());
+        let loader = LargeLoader::new(first.values().clone(), &required.schemas);
         let writer = first.with_bounds(options.attempts, options.concurrency);
         Ok(Some((writer, Arc::new(loader))))
     }
@@ -219,8 +219,8 @@ impl Database {
     }
 
     /// Creates a handle that reads a table as a projection, an enum over several types, or
-    /// [`Entity`](table_core::model::Entity). Sends no request. For an entity type use [`table`](Self::table): a set operation of a view
-    /// is refused if the type has indexes.
+    /// [`Entity`](table_core::model::Entity). Sends no request. For an entity type use [`table`](Self::table): its set operations by a
+    /// view are refused if the type has indexes.
     ///
     /// # Errors
     /// As for [`table`](Self::table).

@@ -209,6 +209,9 @@ impl<T: FromEntity> Group<T> {
     /// Adds a delete in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more in a table with indexes, and if the
     /// type of the table has large fields.
     ///
+    /// A delete does not name the type of its row. In the group of a table whose own type has no large fields, the blobs of a row of another
+    /// type are left to a collection of blobs.
+    ///
     /// # Errors
     /// The entity is in another partition.
     pub fn delete(
@@ -488,7 +491,13 @@ impl<T: FromEntity> Table<T> {
                     return Ok((Step::Known(None, change), None));
                 }
                 let row = self.row_of(entities, operation.key()).await?;
-                Ok((Step::Push(operation), row))
+                Ok(match (operation, row) {
+                    // In the version that was read: another writer may give the row blobs that this group does not know.
+                    (Operation::Delete(_, IfMatch::Any), Some(row)) => {
+                        (Step::Known(None, Change::delete(row)), None)
+                    }
+                    (operation, row) => (Step::Push(operation), row),
+                })
             }
             Step::Update(code, key, change) if of(code).is_some() => {
                 let is_found = |row: &Entity| !self.hides(code.schema, row);
@@ -502,6 +511,11 @@ impl<T: FromEntity> Table<T> {
                 Ok((Step::Known(Some(code), Change::replace(stored, new)), None))
             }
             Step::Write(code, _) if of(code).is_some() => {
+                let change = self.change_of(entities, step).await?;
+                Ok((Step::Known(Some(code), change), None))
+            }
+            // Before the blobs are stored: from then on, the write deadline runs.
+            Step::Update(code, ..) => {
                 let change = self.change_of(entities, step).await?;
                 Ok((Step::Known(Some(code), change), None))
             }

@@ -31,12 +31,13 @@
 //! because a unique value is taken, removes the blobs that it has stored.
 //!
 //! # Failure windows
-//! A process that dies, or a lost answer, can leave blobs without a row, but never a row without its blob.
+//! A process that dies, a lost answer, or a blob store that refuses a removal can leave blobs without a row, but never a row without
+//! its blob. So can a write that does not know the type of the row: a handle of another type, or code that writes rows of any type.
 //! [`Table::collect_blobs`] removes such blobs. The collection ignores blobs that are younger than a grace period by the
 //! blob store's clock, because their row may not be written yet. A write fails if more time than
 //! [`LargeOptions::write_deadline`] passes between its first blob and its row, measured by the later of the wall clock and
-//! the monotonic clock. **The grace period must be longer than the write deadline** and than the longest request to the
-//! table.
+//! the monotonic clock; a request that is under way at this time may still arrive. **The grace period must be longer than the
+//! write deadline** and than the longest request to the table.
 //!
 //! [`Table::delete_table_if_exists`](crate::Table::delete_table_if_exists) deletes a table with its blobs; repeat it if it
 //! fails. If the table was deleted by the store alone, the call removes the remaining blobs.
@@ -74,7 +75,9 @@
 //!   remove its blobs.
 //! - Large fields cannot be compared in filters, patched, projected or indexed. A type with large fields is neither wide
 //!   nor spread.
-//! - Keep the names and types of large fields in all schema versions: otherwise older entities cannot be read.
+//! - Keep the names and types of large fields in all schema versions, also of a field that the program does not need any more:
+//!   otherwise older entities cannot be read.
+//! - While a short text of a large field starts with `blob`, a collection keeps all blobs of this field of the entity.
 //! - Several types of one table share a directory: [`Table::collect_blobs`] of one type collects the blobs of all types,
 //!   [`Table::scrub_blobs`] checks only its own type.
 //! - Deletions in [`bulk`](crate::bulk) ignore blobs, and copies include blobs only on request.

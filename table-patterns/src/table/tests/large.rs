@@ -1,18 +1,20 @@
 //! Tables of types with large fields: what differs from other types.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, stream};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
-use table_core::adapter::{Metered, RequestMeter};
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
-use table_core::store::{Operation, Result};
+use table_core::store::{ErrorKind, Operation, Result};
 
 use crate::index::ScrubMode;
+use crate::large::{CollectMode, LargeOptions};
 use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::{Database, Table};
 
@@ -512,5 +514,178 @@ async fn a_stream_that_meets_a_new_index_is_refused_and_written_the_next_time() 
         note(1, "another text that is long")
     );
     assert_eq!(rig.blob_count().await, 1);
+    Ok(())
+}
+
+/// Another process replaces the entity that a group deletes, while the group stores a blob: the group fails, and no blob is left over.
+#[tokio::test]
+async fn a_group_deletes_the_entity_that_it_has_read() -> Result<()> {
+    for indexed in [false, true] {
+        let rig = Rig::new();
+        let notes = rig.table::<Note>().await?;
+        if indexed {
+            rig.table::<Report>().await?;
+        }
+        notes.insert(&note(1, LONG)).await?;
+        let other = notes.clone();
+        rig.blobs.before_next_put(async move {
+            let replaced = note(1, "another text that is long");
+            other.upsert(&replaced).await.map(drop).unwrap();
+        });
+        let mut group = notes.group(Note::partition("Sales")?);
+        group.delete(Note::key("Sales", 1u32)?, IfMatch::Any)?;
+        group.insert(&note(2, LONG))?;
+        let error = group.commit().await.unwrap_err();
+        assert!(error.is_precondition_failed(), "{error}");
+        assert_eq!(rig.blob_count().await, 1);
+        let left = notes.query().all().await?;
+        assert_eq!(left, [note(1, "another text that is long")]);
+    }
+    Ok(())
+}
+
+/// A write that takes several requests after its blobs is given up at the deadline: a collection may remove the blobs from then on.
+#[tokio::test(start_paused = true)]
+async fn no_row_is_written_after_the_write_deadline() -> Result<()> {
+    type Write = fn(Table<Note>) -> BoxFuture<'static, Result<()>>;
+    let writes: [(&str, Write); 3] = [
+        ("insert", |notes| {
+            async move { notes.insert(&note(1, LONG)).await.map(drop) }.boxed()
+        }),
+        ("a group that reads", |notes| {
+            async move {
+                let mut group = notes.group(Note::partition("Sales")?);
+                let (department, number) = ("Sales".to_owned(), 1);
+                group.insert(&note(1, LONG))?;
+                group.upsert(&Line { department, number })?;
+                group.commit().await.map(drop)
+            }
+            .boxed()
+        }),
+        ("a group that updates a line", |notes| {
+            async move {
+                let mut group = notes.group(Note::partition("Sales")?);
+                group.insert(&note(1, LONG))?;
+                group.update::<Line>(Line::key("Sales", 7u32)?, |_| Ok(()))?;
+                group.commit().await.map(drop)
+            }
+            .boxed()
+        }),
+    ];
+    for (name, write) in writes {
+        let (store, inner) = (MemoryStore::new(), Arc::new(InMemory::new()));
+        let faults = FaultInjector::new(1);
+        let blobs = Arc::new(FaultyBlobs::apart(inner.clone(), FaultInjector::new(1)));
+        let large = LargeOptions::default().with_write_deadline(Duration::from_secs(1));
+        let of = |store: Arc<dyn TableStore>| {
+            let db = Database::new(store).with_blobs(blobs.clone());
+            db.with_large(large.clone()).table::<Note>("Reports")
+        };
+        let notes = of(Arc::new(Faulty::new(store.clone(), faults.clone())))?;
+        notes.declare().await?;
+        notes.insert(&note(9, "short")).await?;
+        let lines = Database::new(store.clone()).table::<Line>("Reports")?;
+        let department = "Sales".to_owned();
+        lines
+            .insert(&Line {
+                department,
+                number: 7,
+            })
+            .await?;
+        faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(300))));
+        blobs.before_next_put(async { tokio::time::sleep(Duration::from_millis(900)).await });
+        let error = match write(notes.clone()).await {
+            Err(error) => error,
+            Ok(()) => panic!("{name}: written after the deadline"),
+        };
+        assert!(
+            matches!(error.root().kind(), ErrorKind::Timeout { .. }),
+            "{name}: {error}"
+        );
+        // As long as one request after the deadline, then everything without a row goes.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let there = of(Arc::new(store.clone()))?;
+        let grace = Duration::from_millis(1001);
+        there.collect_blobs(grace, CollectMode::Remove).await?;
+        assert_eq!(there.scrub_blobs().await?.missing, [], "{name}");
+        there.get(Note::key("Sales", 1u32)?).await?;
+    }
+    Ok(())
+}
+
+/// The same property name, as large text of one type and as bytes of another.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Scan", rename_all = "PascalCase")]
+struct Scan {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "scan_{}")]
+    number: u32,
+    text: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, EntityResolver)]
+enum NoteOrScan {
+    Note(Note),
+    Scan(Scan),
+}
+
+#[derive(Debug, PartialEq, EntityResolver)]
+enum NoteOrOther {
+    Note(Note),
+    #[resolver(other)]
+    Other(Entity),
+}
+
+#[tokio::test]
+async fn a_view_of_several_types_reads_the_large_values_of_each_row_by_its_type() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    let scans = rig.table::<Scan>().await?;
+    let scan = Scan {
+        department: "Sales".to_owned(),
+        number: 1,
+        text: vec![7; 50],
+    };
+    notes.insert(&note(1, LONG)).await?;
+    scans.insert(&scan).await?;
+    let both = rig.db.view::<NoteOrScan>("Reports")?;
+    let found = both.query().all().await?;
+    assert_eq!(
+        found,
+        [NoteOrScan::Note(note(1, LONG)), NoteOrScan::Scan(scan)]
+    );
+    let others = rig.db.view::<NoteOrOther>("Reports")?;
+    let found = others.query().all().await?;
+    assert_eq!(found[0], NoteOrOther::Note(note(1, LONG)));
+    assert!(matches!(&found[1], NoteOrOther::Other(row) if row.get("Text").is_some()));
+    Ok(())
+}
+
+/// A text that reads like a reference is a text: it is written, moved and removed as such.
+#[tokio::test]
+async fn a_text_that_reads_like_a_reference_is_a_text() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    let digits = "0".repeat(64);
+    let like = format!(
+        "blob1 id={} size=3 stored=3 sha256={digits} codec=plain",
+        uuid::Uuid::nil()
+    );
+    let titled = Note {
+        title: like.clone(),
+        ..note(1, LONG)
+    };
+    notes.insert(&titled).await?;
+    let (key, to) = (Note::key("Sales", 1u32)?, Note::key("Sales", 2u32)?);
+    notes.move_to(&key, &notes, &to).await?;
+    let moved = Note {
+        number: 2,
+        ..titled
+    };
+    assert_eq!(notes.get(&to).await?, Some(moved));
+    assert_eq!(rig.blob_count().await, 1);
+    notes.delete(&to, IfMatch::Any).await?;
+    assert_eq!(rig.blob_count().await, 0);
     Ok(())
 }
