@@ -166,7 +166,7 @@ fn parse_hash(text: &str) -> Option<[u8; 32]> {
 }
 
 /// The values of a row that are in blobs. In a row of the schema's type, a value of the type that the schema declares for its property is no
-/// reference, whatever its text is. Properties that no version of the schema declares may be those of a later version.
+/// reference, whatever its text is. Properties that no version of the schema declares may be of a later version.
 pub(crate) fn references_of<'a>(
     schema: &'static Schema,
     row: &'a Entity,

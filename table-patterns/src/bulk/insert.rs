@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{
     FutureExt as _, Stream, StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream,
 };
-use table_core::model::{Key, TableName};
+use table_core::model::TableName;
 use table_core::store::{BulkOutcome, BulkSummary, Operation, Result, Written};
 use table_core::typed::{PlainTable, TableEntity};
 
@@ -102,8 +102,8 @@ impl<'a, H: BulkTable + ?Sized> BulkWork<'a, H> {
     /// | handle | requests |
     /// |---|---|
     /// | [`Table`] without indexes | 1 per group of up to 100 entities of a partition |
-    /// | [`Table`] with indexes | those of one write per group: see [`IndexedEntities::insert_all`](crate::index::IndexedEntities::insert_all) |
-    /// | [`Table`] of a type with large fields, [`WideTable`], [`SpreadTable`], [`TimeSlices`] | those of `insert` per entity |
+    /// | [`Table`] with indexes | the requests of one write per group: see [`IndexedEntities::insert_all`](crate::index::IndexedEntities::insert_all) |
+    /// | [`Table`] of a type with large fields, [`WideTable`], [`SpreadTable`], [`TimeSlices`] | the requests of `insert` per entity |
     pub fn insert_all<S>(self, entities: S) -> InsertAll<'a>
     where
         S: Stream<Item: BulkItem<H::Entity>> + Send + 'static,
@@ -205,20 +205,10 @@ impl<T: TableEntity> BulkTable for Table<T> {
         options: BulkOptions,
     ) -> BoxStream<'a, Result<BulkOutcome>> {
         if self.large().is_some() {
-            // The blobs of an entity are stored before its row.
-            let keyed = entities.map(|entity| {
-                let entity: T = entity?;
-                let key = entity.entity_key()?.into_key();
-                Ok((self.name().clone(), key, entity))
-            });
-            let insert = move |(name, key, entity): (TableName, Key, T), number| {
-                async move {
-                    let written = self.insert(&entity).await;
-                    BulkOutcome::of_request(name, key, number, written)
-                }
-                .boxed()
-            };
-            return insert_concurrently(keyed.boxed(), options.concurrency, insert);
+            let table = self.name();
+            let insert = move |entity: T| async move { self.insert(&entity).await }.boxed();
+            let name = move |_: &T| Ok(table.clone());
+            return one_by_one(entities, options.concurrency, name, insert);
         }
         let start = async move {
             Ok(match self.maintained_entities().await? {
@@ -248,25 +238,14 @@ macro_rules! one_by_one {
                 entities: BoxStream<'static, Result<T>>,
                 options: BulkOptions,
             ) -> BoxStream<'a, Result<BulkOutcome>> {
-                // The key is taken before any request: an entity without a valid key ends the input, as an error of the stream does.
-                let keyed = entities.map(move |entity| {
-                    let entity: T = entity?;
-                    let ($table, $entity) = (self, &entity);
-                    let name: TableName = $name;
-                    let key = entity.entity_key()?.into_key();
-                    Ok((name, key, entity))
-                });
-                insert_concurrently(
-                    keyed.boxed(),
-                    options.concurrency,
-                    move |(name, key, entity), number| {
-                        async move {
-                            let written = self.insert(&entity).await.map($version);
-                            BulkOutcome::of_request(name, key, number, written)
-                        }
-                        .boxed()
-                    },
-                )
+                let name = move |$entity: &T| -> Result<TableName> {
+                    let $table = self;
+                    Ok($name)
+                };
+                let insert = move |entity: T| {
+                    async move { self.insert(&entity).await.map($version) }.boxed()
+                };
+                one_by_one(entities, options.concurrency, name, insert)
             }
         }
     };
@@ -293,23 +272,31 @@ one_by_one!(
 );
 
 /// Inserts several entities at once, and entities of one key in the order of the input. After an error of the input, the entities
-/// before it are inserted, and the error is the last item.
-fn insert_concurrently<'a, T: Send + 'a>(
-    entities: BoxStream<'a, Result<(TableName, Key, T)>>,
+/// before it are inserted, and the error is the last item. `name` gives the table of an entity.
+fn one_by_one<'a, T: TableEntity>(
+    entities: BoxStream<'static, Result<T>>,
     concurrency: usize,
-    insert: impl Fn((TableName, Key, T), u64) -> BoxFuture<'a, BulkOutcome> + Send + 'a,
+    name: impl Fn(&T) -> Result<TableName> + Send + 'a,
+    insert: impl Fn(T) -> BoxFuture<'a, Result<Written>> + Send + 'a,
 ) -> BoxStream<'a, Result<BulkOutcome>> {
+    // The key is taken before any request: an entity without a valid key ends the input, as an error of the stream does.
+    let keyed = entities.map(move |entity| {
+        let entity = entity?;
+        Ok((name(&entity)?, entity.entity_key()?.into_key(), entity))
+    });
     // The input ends at its first error, which is kept until the entities before it are inserted.
     let failure = Arc::new(Mutex::new(None));
     let ending = Arc::clone(&failure);
-    let read = entities.scan((), move |(), entity| {
+    let read = keyed.scan((), move |(), entity: Result<_>| {
         let entity = entity
             .map_err(|error| *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(error));
         ready(entity.ok())
     });
     let inserts = read.enumerate().map(move |(number, (table, key, entity))| {
-        let written = vec![(table.clone(), key.clone())];
-        (written, insert((table, key, entity), number as u64))
+        let (written, inserting) = (vec![(table.clone(), key.clone())], insert(entity));
+        let outcome =
+            async move { BulkOutcome::of_request(table, key, number as u64, inserting.await) };
+        (written, outcome.boxed())
     });
     let last = stream::once(async move {
         failure

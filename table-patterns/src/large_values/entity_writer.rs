@@ -152,11 +152,8 @@ impl EntityWriter {
         loop {
             let old = self.values.row(key).await?;
             let new = change(old.as_ref())?.map(|new| new.with_system(None, None));
-            let change = match (old, new) {
-                (Some(old), Some(new)) => Change::replace(old, new),
-                (Some(old), None) => Change::delete(old),
-                (None, Some(new)) => Change::insert(new),
-                (None, None) => return Ok(None),
+            let Some(change) = Change::between(old, new) else {
+                return Ok(None);
             };
             match self.write(change).await {
                 Err(error) => conflicts.wait(error).await?,

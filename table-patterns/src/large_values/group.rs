@@ -6,7 +6,7 @@ use table_core::store::{Outcome, Result};
 use super::{EntityWriter, NewBlobs};
 use crate::index::IndexedEntities;
 
-/// The blobs of a group of changes: those that it stores, and those of the rows that it replaces or removes.
+/// The blobs that a group of changes stores, and the blobs of the rows that it replaces or removes.
 #[derive(Debug)]
 pub(crate) struct GroupBlobs {
     writer: EntityWriter,

@@ -22,7 +22,7 @@ use crate::large_values::{LargeLoader, LargeOptions, open_writer, remove_all};
 
 /// A store with tables of typed entities: creates a [`Table`] for each type.
 ///
-/// A program has one `Database` for a store. Its tables share what they know of the manifests, so a [`table`](Self::table) costs no request,
+/// A program has one `Database` for a store. Its tables share their copies of the manifests, so a [`table`](Self::table) costs no request,
 /// however often it is called. Clones are cheap.
 ///
 /// ```
@@ -193,11 +193,6 @@ impl Database {
         };
         let concurrency = self.options().concurrency.max(1);
         remove_all(&**blobs, &self.large.root, table, concurrency).await
-    }
-
-    #[cfg(not(feature = "blobs"))]
-    pub(super) async fn remove_blobs(&self, _table: &TableName) -> Result<()> {
-        std::future::ready(Ok(())).await
     }
 
     /// Returns the store.

@@ -59,7 +59,7 @@ pub struct Group<T> {
     steps: Mutex<Vec<Step>>,
     /// The types that the table can keep as rows.
     checked: Vec<TypeId>,
-    /// The writers of the types with large fields: that of the table's own type, if it has such fields, and those of the changes.
+    /// The writers of the types with large fields: the table's own type, if it has such fields, and the types of the changes.
     large: Vec<LargeType>,
 }
 
@@ -281,7 +281,7 @@ impl<T: FromEntity> Group<T> {
     /// Writes all changes and their entries in the partition atomically. Entries in other partitions follow:
     /// [`Written::pending`] says whether a worker or a sweep will write them. Returns the answers in the order of the changes.
     ///
-    /// 1 request without indexes, otherwise those of one write: see the [`journal`](crate::journal#cost-in-requests). Before it 1 for each
+    /// 1 request without indexes, otherwise the requests of one write: see the [`journal`](crate::journal#cost-in-requests). Before it 1 for each
     /// change whose old value must be read, with [`with_concurrency`](Table::with_concurrency) requests in parallel. For types that expire,
     /// 1 if the manifest was not read for 30 seconds, and 2 more for the first write of the type to the table.
     ///

@@ -60,9 +60,10 @@ use crate::rows::{upgrade_one, upgraded};
 /// ```
 ///
 /// # Cost
-/// Each method says how many requests it adds to those of the [`journal`](crate::journal#cost-in-requests). A write with only local
+/// Each method says how many requests it adds to the requests of the [`journal`](crate::journal#cost-in-requests). A write with only local
 /// entries is 1 request. In addition, the first write or lookup of a type with indexes opens them: see [`declare`](Self::declare). Without
-/// indexes, writes read the manifest once in 30 seconds: see [`PlainTable`].
+/// indexes, writes read the manifest once in 30 seconds: see [`PlainTable`]. A type with [large fields](crate::Database::with_blobs) has 1
+/// request to the blob store for each large value that is read, written or removed.
 pub struct Table<T> {
     plain: PlainTable<T>,
     database: Database,
@@ -131,20 +132,13 @@ impl<T: FromEntity> Table<T> {
     /// several at once, each with the requests of one write (see the [`journal`](crate::journal#cost-in-requests)).
     pub fn query(&self) -> TableQuery<T> {
         let query = self.plain.query();
-        if let Some(large) = &self.large {
-            let indexes = self.indexes.get().filter(|_| !self.ignores_indexes);
-            let (large, indexes) = (Arc::clone(large), indexes.cloned());
-            return query.written_by(move |plain| {
-                Arc::new(TableSet::large(plain, Arc::clone(&large), indexes.clone()))
-            });
+        let indexes = self.indexes.get().filter(|_| !self.ignores_indexes);
+        if indexes.is_none() && self.large.is_none() {
+            return query;
         }
-        match self.indexes.get() {
-            Some(indexes) if !self.ignores_indexes => {
-                let indexes = Arc::clone(indexes);
-                query.written_by(move |plain| Arc::new(TableSet::new(plain, Arc::clone(&indexes))))
-            }
-            _ => query,
-        }
+        let (indexes, large) = (indexes.cloned(), self.large.clone());
+        query
+            .written_by(move |plain| Arc::new(TableSet::new(plain, indexes.clone(), large.clone())))
     }
 
     /// Returns the entity with this key; `None` if there is none. 1 request.
@@ -284,7 +278,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Makes all reads and lookups return hidden entities too: those that have expired or are deleted and kept. [`update`](Self::update) and
+    /// Makes all reads and lookups return hidden entities too, which have expired or are deleted and kept. [`update`](Self::update) and
     /// [`merge`](Self::merge) then change them.
     #[must_use]
     pub fn with_hidden(self) -> Self {
@@ -319,7 +313,7 @@ impl<T> Table<T> {
     /// Deletes the table and its entities, if it exists. Returns whether this call deleted it. A [`Database`] that has opened the indexes of a
     /// table does not declare them in a new table of its name: create another one. 1 request, or 2 if the first answer was lost.
     ///
-    /// If the database [has blobs](Database::with_blobs), the blobs of the table are removed next, also those of a table that was deleted in
+    /// If the database [has blobs](Database::with_blobs), the blobs of the table are removed next, also if the table was deleted in
     /// another way: 1 request per page of names and 1 per blob. No program may write to the table, or create it again, before the call has
     /// returned. If it fails, repeat it.
     ///
@@ -337,6 +331,7 @@ impl<T> Table<T> {
         }
         // The table before its blobs: after a crash in between, a repeated call removes blobs that no row can need.
         let deleted = self.store().delete_table_if_exists(self.name()).await?;
+        #[cfg(feature = "blobs")]
         self.database.remove_blobs(self.name()).await?;
         Ok(deleted)
     }
@@ -409,7 +404,7 @@ impl<T: TableEntity> Table<T> {
     /// The first program to declare a type in a table without its entities declares the type's indexes as readable. A later index is absent
     /// until it is [built](IndexedEntities::build): see [`IndexedEntities::open`].
     ///
-    /// 1 request for a type without indexes. With indexes, 1 for each table, and those of [`IndexedEntities::open`]; none if a handle of
+    /// 1 request for a type without indexes. With indexes, 1 for each table, and the requests of [`IndexedEntities::open`]; none if a handle of
     /// the [`Database`] has declared or written the type in the table before.
     ///
     /// # Errors
@@ -555,7 +550,7 @@ impl<T: TableEntity> UpgradeRows<T> for Table<T> {
     }
 
     async fn check(&self, row: &UpgradeRow) -> Result<()> {
-        // Without a value another writer has changed the entity meanwhile.
+        // Without a value, another writer has changed the entity since the read.
         let value = self.loaded(row.entity.clone(), |_| false).await?;
         value.map_or(Ok(()), |row| {
             let value = T::from_entity(row.whole)?;

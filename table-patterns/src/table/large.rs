@@ -1,7 +1,7 @@
 //! Writes of types with large fields: the values go to blobs, and the row, with its entries, is written last.
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Conflicts, Error, Result, Written};
+use table_core::store::{Conflicts, Error, Outcome, Result, Written};
 use table_core::typed::TableEntity;
 use table_core::typed::load::LoadedRow;
 
@@ -9,7 +9,7 @@ use super::Table;
 use crate::index::Stored;
 use crate::journal::Change;
 use crate::large_values::EntityWriter;
-use crate::rows::{upgrade_one, upgraded, written_value};
+use crate::rows::{upgrade_one, upgraded};
 
 impl<T: TableEntity> Table<T> {
     /// The writer of large values with the indexes that the table has now.
@@ -76,8 +76,14 @@ impl<T: TableEntity> Table<T> {
             let mut value = T::from_entity(whole)?;
             change(&mut value)?;
             let new = T::SCHEMA.updated(&stored, value.to_entity()?)?;
-            let error = match writer.write(Change::replace(stored, new.clone())).await {
-                Ok(written) => return written_value(new, written),
+            let error = match writer.write_row(Change::replace(stored, new.clone())).await {
+                Ok((written, row)) => {
+                    let value = match self.loaded_now(written, row, &new).await {
+                        Some(now) => T::from_entity(now.whole),
+                        None => self.get_existing(key).await,
+                    };
+                    return value.map_err(|error| error.with_outcome(Outcome::Applied));
+                }
                 Err(error) => error,
             };
             match self.writer_after(&writer, error).await {
@@ -104,17 +110,33 @@ impl<T: TableEntity> Table<T> {
         let change = Change::replace(old, new.clone());
         let (written, row) = self.write_large(large, &change).await?;
         // If the new state is not known, the caller keeps the earlier one: its next write fails at the ETag.
-        if let Some((row, etag)) = row.zip(written.etag.clone()) {
-            let system = |row: Entity| row.with_system(Some(etag.clone()), None);
-            let (stored_row, whole) = (system(row), system(new));
-            if let Ok(now) = Stored::loaded(LoadedRow {
-                stored: stored_row,
-                whole,
-            }) {
-                *stored = now;
-            }
+        if let Some(now) = self.loaded_now(written.clone(), row, &new).await
+            && let Ok(now) = Stored::loaded(now)
+        {
+            *stored = now;
         }
         Ok(written)
+    }
+
+    /// The row after a write, as stored, with the large values of `new`, which was written; `None` if it is not known.
+    async fn loaded_now(
+        &self,
+        written: Written,
+        row: Option<Entity>,
+        new: &Entity,
+    ) -> Option<LoadedRow> {
+        let row = row?.with_system(Some(written.etag?), None);
+        let stored = self.as_stored(row).await?;
+        let mut whole = stored.clone();
+        let properties = T::SCHEMA.properties.iter();
+        for property in properties.filter(|property| property.large.is_some()) {
+            if let Some(value) = new.properties().find(property.name) {
+                whole
+                    .properties_mut()
+                    .put(property.name, value.value(), value.is_encrypted());
+            }
+        }
+        Some(LoadedRow { stored, whole })
     }
 
     /// Merges a patch, which has no large field: no blob is written.

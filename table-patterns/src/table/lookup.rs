@@ -476,7 +476,7 @@ impl<T: TableEntity, R: Found, K> Lookup<T, R, K> {
             .transpose()
     }
 
-    /// The results of rows, several at once, without those that are gone.
+    /// The results of rows, several at once, without entities that are gone.
     fn loaded<S: Stream<Item = Result<Entity>> + Send>(
         &self,
         rows: S,

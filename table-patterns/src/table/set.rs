@@ -24,25 +24,16 @@ pub(super) struct TableSet {
 }
 
 impl TableSet {
-    pub(super) fn new(plain: Arc<dyn SetWriter>, indexes: Arc<TypeIndexes>) -> Self {
-        Self {
-            plain,
-            indexes: Some(indexes),
-            large: None,
-            path: Mutex::default(),
-        }
-    }
-
-    /// The write path of a type with large fields; without `indexes`, entries stay as they are.
-    pub(super) fn large(
+    /// The write path of a type; without `indexes`, entries stay as they are.
+    pub(super) fn new(
         plain: Arc<dyn SetWriter>,
-        large: Arc<EntityWriter>,
         indexes: Option<Arc<TypeIndexes>>,
+        large: Option<Arc<EntityWriter>>,
     ) -> Self {
         Self {
             plain,
             indexes,
-            large: Some(large),
+            large,
             path: Mutex::default(),
         }
     }
@@ -65,6 +56,7 @@ impl TableSet {
         })
     }
 
+    /// The path that the first row shows.
     async fn checked(&self, key: &Key) -> Result<Arc<dyn SetWriter>> {
         let rows = match &self.large {
             Some(large) => Arc::clone(large) as Arc<dyn SetWriter>,

@@ -244,7 +244,7 @@ async fn a_group_writes_an_entity_once() -> Result<()> {
 
 /// The first row shows that the table has no index. While the rows are changed, another program builds one.
 #[tokio::test]
-async fn a_set_operation_maintains_an_index_that_is_built_meanwhile() -> Result<()> {
+async fn a_set_operation_maintains_an_index_that_is_built_during_it() -> Result<()> {
     let store = MemoryStore::new();
     let plain = jobs(&store)?;
     plain.declare().await?;

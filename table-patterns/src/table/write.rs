@@ -458,7 +458,7 @@ impl<T: TableEntity> Table<T> {
     }
 
     /// The entity after a write, as stored.
-    async fn as_stored(&self, new: Entity) -> Option<Entity> {
+    pub(super) async fn as_stored(&self, new: Entity) -> Option<Entity> {
         match self.indexes().opened() {
             Some(entities) => entities.changes().as_stored(new).await,
             None => Some(new),

@@ -746,7 +746,7 @@ pub(super) async fn assert_in_step(table: &Table<Indexed>, what: &str) {
     }
 }
 
-/// A sweep removes an entity in the version that it has found due: one that is renewed meanwhile stays.
+/// A sweep removes an entity in the version that it has found due: an entity that is renewed before the removal stays.
 pub(super) async fn a_sweep_leaves_what_is_renewed(harness: &Harness) {
     let mut stayed = 0;
     for request in 1.. {

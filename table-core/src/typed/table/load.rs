@@ -119,7 +119,7 @@ impl Loads {
         self.row(row).await?.map(R::from_loaded).transpose()
     }
 
-    /// The values of rows, in their order, without those that are gone.
+    /// The values of rows, in their order, without rows that are gone.
     pub(super) fn stream<R: FromEntity>(
         self,
         rows: impl Stream<Item = Result<Entity>> + Send,
@@ -142,7 +142,7 @@ impl Loads {
         })
     }
 
-    /// Adds the values of rows to a page, and lists those that cannot be read.
+    /// Adds the values of rows to a page, and lists the rows that cannot be read.
     pub(super) async fn readable<R: FromEntity>(
         &self,
         rows: Vec<Entity>,

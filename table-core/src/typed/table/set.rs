@@ -343,6 +343,7 @@ where
         requests: &AtomicU64,
     ) -> Option<RowOutcome> {
         let (key, mut conflicts) = (change.old.key().clone(), Conflicts::new(self.attempts));
+        let mut continues = true;
         loop {
             // Another writer has deleted the row, so it is not in the set any more.
             if error.is_entity_not_found() && error.outcome() == Outcome::NotApplied {
@@ -367,8 +368,9 @@ where
                     let written = written.into_iter().next().unwrap_or_default();
                     return Some(Some(self.outcome(&key, number, Ok(written), pending)));
                 }
-                // As after a conflict, the row is read and written again.
-                Err(failed) if self.writer.continues_after(&failed).await => {
+                // As after a conflict, the row is read and written again: once, so that another refusal is reported as it is.
+                Err(failed) if continues && self.writer.continues_after(&failed).await => {
+                    continues = false;
                     Error::precondition_failed(self.table, &key)
                 }
                 Err(failed) => failed.root().clone(),

@@ -91,11 +91,8 @@ impl EntityChanges<'_> {
         loop {
             let old = self.rows.entities().get(key).await?;
             let new = change(old.as_ref())?;
-            let change = match (old, new) {
-                (None, None) => return Ok(Committed::nothing()),
-                (None, Some(new)) => Change::insert(new),
-                (Some(old), None) => Change::delete(old),
-                (Some(old), Some(new)) => Change::replace(old, new),
+            let Some(change) = Change::between(old, new) else {
+                return Ok(Committed::nothing());
             };
             match self.write(&[change]).await {
                 Err(error) => conflicts.wait(error).await?,

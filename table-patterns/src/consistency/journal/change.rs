@@ -48,6 +48,15 @@ impl Change {
         }
     }
 
+    /// The change from an old to a new state; `None` if there is neither.
+    pub(crate) fn between(old: Option<Entity>, new: Option<Entity>) -> Option<Self> {
+        (old.is_some() || new.is_some()).then_some(Self {
+            old,
+            new,
+            all_entries: false,
+        })
+    }
+
     /// Writes the entity that was read again, under its ETag, with all of its entries: repairs a missing entry.
     pub fn rewrite(entity: Entity) -> Self {
         Self {

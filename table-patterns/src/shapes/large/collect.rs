@@ -27,7 +27,7 @@ use crate::large_values::LargeValues;
 /// A grace period that is longer than the age of any blob.
 const CENTURY: TimeDelta = TimeDelta::days(36_500);
 
-/// Whether a collection removes what it finds.
+/// Whether a collection removes the orphans that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectMode {
     /// Counts only.

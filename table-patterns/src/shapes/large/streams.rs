@@ -31,8 +31,8 @@ impl<T: TableEntity> Table<T> {
     /// only when the value is read.
     ///
     /// # Errors
-    /// An error of the content, which leaves the entity unchanged. Precondition failed: another writer has changed the
-    /// entity. Entity not found. The entity has another type, or another schema version: use [`update`](Self::update).
+    /// An error of the content, which leaves the entity unchanged. Another program has built an index while the content was stored: repeat
+    /// the call with the content. Precondition failed: another writer has changed the entity. Entity not found. The entity has another type, or another schema version: use [`update`](Self::update).
     pub async fn put_stream(
         &self,
         key: impl KeyOf<T>,

@@ -13,7 +13,7 @@ use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_core::store::{ErrorKind, Operation, Result};
 
-use crate::index::ScrubMode;
+use crate::index::{Index, Placement, ScrubMode, Shape};
 use crate::large::{CollectMode, LargeOptions};
 use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::{Database, Table};
@@ -687,5 +687,78 @@ async fn a_text_that_reads_like_a_reference_is_a_text() -> Result<()> {
     assert_eq!(rig.blob_count().await, 1);
     notes.delete(&to, IfMatch::Any).await?;
     assert_eq!(rig.blob_count().await, 0);
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Place", rename_all = "PascalCase")]
+struct Place {
+    #[partition_key]
+    town: String,
+    #[row_key(format = "place_{}")]
+    number: u32,
+    name: String,
+    /// The number of the place that gets a copy of the name.
+    beside: Option<u32>,
+    neighbour_name: Option<String>,
+    #[large(over = 10)]
+    text: String,
+}
+
+fn place(number: u32, beside: Option<u32>) -> Place {
+    Place {
+        town: "Ulm".to_owned(),
+        number,
+        name: format!("place {number}"),
+        beside,
+        neighbour_name: None,
+        text: LONG.to_owned(),
+    }
+}
+
+/// An index copies a name into an entity with large fields: a writer of that entity cannot change the copy, and gets it as it is stored.
+#[tokio::test]
+async fn a_copy_in_an_entity_with_large_fields_is_returned_as_it_is_stored() -> Result<()> {
+    let rig = Rig::new();
+    let copies = Index::new("neighbour", Placement::SamePartition, "1", |row| {
+        let Some(ValueRef::Int64(beside)) = row.get("Beside") else {
+            return Ok(None);
+        };
+        Key::new(row.key().partition(), format!("place_{beside:010}")).map(Some)
+    });
+    let copies = copies.with_shape(Shape::copy("Neighbour", ["Name"]));
+    let places = rig.db.table_with::<Place>("Places", vec![copies])?;
+    places.declare().await?;
+    places.insert(&place(1, None)).await?;
+    places.insert(&place(2, Some(1))).await?;
+    let key = Place::key("Ulm", 1u32)?;
+    let change = |place: &mut Place| {
+        place.neighbour_name = Some("another name".to_owned());
+        place.text.push('!');
+        Ok(())
+    };
+    let updated = places.update(&key, change).await?;
+    assert_eq!(updated.neighbour_name.as_deref(), Some("place 2"));
+    assert_eq!(updated, places.get_existing(&key).await?);
+
+    let mut stored = places.get_existing_stored(&key).await?;
+    places.update_stored(&mut stored, change).await?;
+    assert_eq!(*stored, places.get_existing(&key).await?);
+    places.update_stored(&mut stored, change).await?;
+    assert_eq!(stored.text, format!("{LONG}!!!"));
+    assert_eq!(rig.blob_count().await, 2);
+    Ok(())
+}
+
+/// The types of a table share its directory of blobs: a handle of any type deletes the table with all of them.
+#[tokio::test]
+async fn a_table_is_deleted_with_the_blobs_of_all_types() -> Result<()> {
+    let rig = Rig::new();
+    let notes = rig.table::<Note>().await?;
+    let lines = rig.table::<Line>().await?;
+    notes.insert(&note(1, LONG)).await?;
+    assert!(lines.delete_table_if_exists().await?);
+    assert_eq!(rig.blob_count().await, 0);
+    assert!(!lines.delete_table_if_exists().await?);
     Ok(())
 }

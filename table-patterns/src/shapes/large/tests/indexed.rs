@@ -25,7 +25,7 @@ use crate::large::CollectMode;
 use crate::tests::faulty_blobs::FaultyBlobs;
 use crate::{Database, Table};
 
-/// Found by author in the department with its title, by topic elsewhere, and by a code that no other has.
+/// Indexed by author in its partition, by topic in another partition, and by a unique code.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Paper", rename_all = "PascalCase")]
 #[index(author, row_key = "author_{author}_{number}", payload = fields(title))]
@@ -88,7 +88,7 @@ fn elsewhere() -> EntityKey<Paper> {
 
 type Papers = Table<Paper>;
 
-/// The stores of all processes, and one process that fails as it is told.
+/// The stores of all processes, and one process with injected faults.
 struct Rig {
     store: Arc<MemoryStore>,
     inner: Arc<InMemory>,
@@ -133,7 +133,7 @@ impl Rig {
             .len()
     }
 
-    /// Recovers what was left, collects, and asserts that all of it agrees.
+    /// Recovers unfinished writes, collects blobs, and asserts that rows, entries and blobs agree.
     async fn assert_clean(&self, case: &str) -> Result<()> {
         let entities = self.papers.entities().await?;
         for _ in 0..2 {
@@ -519,7 +519,7 @@ async fn costs_are_those_of_an_indexed_write_and_of_its_blobs() -> Result<()> {
     Ok(())
 }
 
-/// Rows of the table beside the entities.
+/// The rows of the table that are index entries.
 async fn entries(rig: &Rig) -> Result<Vec<table_core::model::Entity>> {
     let rows = rig
         .store
@@ -593,7 +593,7 @@ async fn a_lookup_never_shows_a_value_of_another_version() -> Result<()> {
     Ok(())
 }
 
-/// Who works on rows alone cannot move one whose values would stay behind, nor copy a large value into an entry.
+/// Code that writes rows alone does not move a row whose values are in blobs, and does not copy a large value into an entry.
 #[tokio::test]
 async fn rows_with_blobs_are_not_moved_and_not_copied_into_entries() -> Result<()> {
     let rig = Rig::new().await?;
@@ -645,7 +645,7 @@ async fn rows_with_blobs_are_not_moved_and_not_copied_into_entries() -> Result<(
     Ok(())
 }
 
-/// One write of the journal: the unique value is never free, and nobody else gets it.
+/// One write of the journal: the unique value is never free, and no other entity gets it.
 #[tokio::test]
 async fn a_move_to_another_partition_keeps_its_unique_value() -> Result<()> {
     let rig = Rig::new().await?;
@@ -800,7 +800,7 @@ async fn a_drop_that_would_leave_entries_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The entry of an older row cannot depend on what is in a blob.
+/// The entry of an older row cannot depend on a value in a blob.
 #[tokio::test]
 async fn a_conversion_that_indexes_a_large_value_is_refused() -> Result<()> {
     #[derive(Clone, Debug, TableEntity)]
@@ -856,7 +856,7 @@ async fn a_conversion_that_indexes_a_large_value_is_refused() -> Result<()> {
     let error = entities.build("start")?.run().await.unwrap_err();
     assert!(error.to_string().contains("from a large value"), "{error}");
 
-    // What is in its row is there for the conversion.
+    // A value in its row is there for the conversion.
     second
         .delete(Second::key("p", 1u32)?, IfMatch::Any)
         .await

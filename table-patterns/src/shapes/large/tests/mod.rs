@@ -57,7 +57,7 @@ fn database(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Database
     Database::new(store).with_blobs(blobs)
 }
 
-/// The stores of all processes, and one process that fails as it is told.
+/// The stores of all processes, and one process with injected faults.
 struct Rig {
     store: Arc<MemoryStore>,
     inner: Arc<InMemory>,

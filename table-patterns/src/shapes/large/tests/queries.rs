@@ -1,4 +1,4 @@
-//! Whole entities by queries, and merges over what is stored.
+//! Whole entities by queries, and merges over stored entities.
 
 use futures_util::TryStreamExt as _;
 use table_core::model::{Entity, IfMatch, ValueRef};
@@ -258,7 +258,7 @@ async fn a_merging_upsert_keeps_the_blobs_of_what_it_does_not_have() -> Result<(
     rig.assert_clean("merges").await
 }
 
-/// The row as it is stored afterwards counts, not what is merged into it.
+/// The size of the row after the merge counts, not the size of the merged values.
 #[tokio::test]
 async fn a_merged_row_that_would_be_too_large_gives_up_its_largest() -> Result<()> {
     #[derive(Debug, TableEntity)]
