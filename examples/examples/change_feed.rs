@@ -1,19 +1,20 @@
-//! A change feed: every write adds a change in its own transaction. A consumer sends the changes to a work queue, in order, at least
-//! once. Use it to send mails, fill caches or update a search engine after writes. Only writes through `ChangeTable` add changes, and
-//! writers of one partition take turns.
+//! A change feed: every write adds a change in its own transaction, also writes of programs that know nothing of the feed. A consumer sends
+//! the changes to a work queue, in order, at least once. Use it to send mails, fill caches or update a search engine after writes. Writers of
+//! one partition take turns.
 //!
-//! Cost: a write none more; 1 more for a handle's first write of a partition; 2 more per conflict with another writer of the partition.
+//! Cost: a write none more; 1 more for a program's first write of a partition; 2 more per conflict with another program in the partition.
 
 use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::queue::WorkQueue as _;
-use table_patterns::changes::{ChangeTable, ToQueue};
+use table_patterns::Database;
+use table_patterns::changes::ToQueue;
 use table_patterns::prelude::*;
 use table_patterns::queue::TableQueue;
 
 #[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Order", rename_all = "PascalCase")]
+#[entity(type = "Order", rename_all = "PascalCase", feed)]
 struct Order {
     #[partition_key]
     customer: String,
@@ -26,11 +27,11 @@ struct Order {
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let orders = ChangeTable::<Order>::new(store.clone(), "Orders")?;
-    orders.create_if_missing().await?;
+    let orders = Database::new(store.clone()).table::<Order>("Orders")?;
+    orders.declare().await?;
 
-    // The first write of a handle in a partition also reads the partition's counter: 2 requests. Later writes: 1, a group of the entity,
-    // its change and the counter.
+    // The first write in a partition also reads the partition's counter: 2 requests. Later writes: 1, a group of the entity, its change and
+    // the counter.
     let first = Order {
         customer: "ann".to_owned(),
         number: 1,
@@ -58,7 +59,7 @@ async fn main() -> table_core::Result<()> {
     let queue = Arc::new(TableQueue::open(store, "Queues", "mails").await?);
     let mailer = orders.changes().consumer("mailer");
     let delivered = mailer
-        .run_once(&ToQueue::new(orders.table().name().clone(), queue.clone()))
+        .run_once(&ToQueue::new(orders.name().clone(), queue.clone()))
         .await?;
     assert_eq!(delivered.changes, 3);
     assert!(delivered.failed.is_empty());

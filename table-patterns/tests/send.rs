@@ -18,7 +18,7 @@ use table_patterns::bulk::{
     self, Backup, BackupJob, BulkWriter, CopyJob, InsertAll, PreparedBackup, PreparedCopy,
     PreparedRestore, RestoreJob, StoreCopy,
 };
-use table_patterns::changes::{ChangeHandler, ChangeTable, Changes, Consumer};
+use table_patterns::changes::{ChangeHandler, Changes, Consumer};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
 use table_patterns::examination::Examination;
@@ -270,31 +270,13 @@ fn pages(pager: &Pager, query: &SpreadQuery<Plain>) {
     send(pager.page(query, any(), any()));
 }
 
-fn feeds(
-    table: &ChangeTable<Plain>,
-    changes: &Changes,
-    consumer: &Consumer,
-    handler: &dyn ChangeHandler,
-) {
-    send(table.create_if_missing());
-    send(table.get(any::<PlainKey>()));
-    send(table.get_existing(any::<PlainKey>()));
-    send(table.get_versioned(any::<PlainKey>()));
-    send(table.insert(any()));
-    send(table.upsert(any()));
-    send(table.insert_or_merge(any()));
-    send(table.replace(any()));
-    send(table.replace_if(any(), any::<IfMatch>()));
-    send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
-    send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
-    send(table.delete_if_exists(any::<PlainKey>()));
+fn feeds(changes: &Changes, consumer: &Consumer, handler: &dyn ChangeHandler) {
     send(changes.partitions());
     send(changes.after(any(), any()));
     send(changes.trim(any(), any()));
     send(consumer.deliver(any(), handler));
     send(consumer.run_once(handler));
     send(consumer.run(handler, any(), std::future::pending()));
-    send(table.merge(any::<PlainKey>(), any(), any::<IfMatch>()));
 }
 
 fn large_values(table: &Table<Plain>, rewrite: &mut LargeRewrite<Plain>) {

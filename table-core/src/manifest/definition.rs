@@ -9,7 +9,7 @@ use super::{
     TemplatePart, Text, Uniqueness,
 };
 use crate::error::{Error, Result};
-use crate::model::{Entity, Key, SERVER_TABLE, SYSTEM_PREFIX};
+use crate::model::{Entity, FEED_COUNTER, Key, SERVER_TABLE, SYSTEM_PREFIX};
 use crate::query::Filter;
 
 /// The complete definition of an index, as data: the entities, the place and keys of the entries, and their content.
@@ -123,6 +123,37 @@ impl IndexDefinition {
         )
     }
 
+    /// Creates the change feed of the entities of a type: every write of such an entity adds a row with the change.
+    ///
+    /// A feed is declared, built and dropped as an index is, so that every program that writes the table knows it. It has no entries.
+    pub const fn feed(name: Text, discriminator: Discriminator) -> Self {
+        const COUNTER: &[KeySegment] = &[KeySegment::Literal(Cow::Borrowed(FEED_COUNTER))];
+        Self {
+            name: Cow::Borrowed("changes"),
+            // Without the templates of its keys: the feed stays the same when they change.
+            entity: EntityType {
+                name,
+                discriminator,
+                partition_key: None,
+                row_key: None,
+            },
+            placement: Placement::SamePartition,
+            keys: IndexKeys::Templates {
+                partition_key: None,
+                row_key: KeyTemplate::from_static(COUNTER),
+            },
+            condition: None,
+            payload: Payload::Reference,
+            shape: Shape::Feed,
+            uniqueness: Uniqueness::No,
+        }
+    }
+
+    /// Whether this is a change feed.
+    pub const fn is_feed(&self) -> bool {
+        matches!(self.shape, Shape::Feed)
+    }
+
     fn with_keys(name: Text, placement: Placement, keys: IndexKeys) -> Self {
         Self {
             name,
@@ -223,6 +254,16 @@ impl IndexDefinition {
             "its keys have elements of two lists: use one index per list".to_owned()
         } else if let Some(field) = self.unknown_key_field() {
             format!("'{field}' is in no key template of the entities")
+        } else if self.is_feed() {
+            let EntityType {
+                name,
+                discriminator,
+                ..
+            } = self.entity.clone();
+            if *self == Self::feed(name, discriminator) {
+                return Ok(());
+            }
+            "a feed is defined by its type alone: use `IndexDefinition::feed`".to_owned()
         } else if self.writes_system_rows() {
             format!(
                 "keys that start with '{SYSTEM_PREFIX}' are for rows by which programs act: start the keys of the entries with other text"

@@ -48,7 +48,12 @@ impl Expiry {
 
     /// Whether reads leave a row out at this time: it has expired, or it was deleted.
     pub fn hides(&self, row: &Entity, now: Ticks) -> bool {
-        self.has_expired(row, now) || time(row, self.deleted.as_ref()).is_some()
+        self.has_expired(row, now) || self.is_deleted(row)
+    }
+
+    /// Whether a row was deleted softly.
+    pub fn is_deleted(&self, row: &Entity) -> bool {
+        time(row, self.deleted.as_ref()).is_some()
     }
 
     /// Whether a sweep may remove a row at this time: it has expired, or was deleted more than [`keep_days`](Self::keep_days) ago.

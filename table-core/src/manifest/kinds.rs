@@ -86,6 +86,9 @@ pub enum Shape {
         /// The properties to copy.
         fields: Names,
     },
+    /// A change feed: every write of an entity adds a row with the change, in the entity's partition. See
+    /// [`IndexDefinition::feed`](super::IndexDefinition::feed).
+    Feed,
 }
 
 fn is_empty(names: &Names) -> bool {
@@ -199,6 +202,7 @@ impl fmt::Display for Shape {
             Self::Blob => "blob",
             Self::Summary { .. } => "summary",
             Self::Copy { .. } => "copy",
+            Self::Feed => "feed",
         })
     }
 }

@@ -42,7 +42,9 @@ pub use row_kind::RowKind;
 pub(crate) use serialize::{as_text, names as serde_names};
 pub use shards::Shards;
 #[doc(hidden)]
-pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, entry_id, split_entry_id};
+pub use system::{
+    ENCRYPTION_HEADERS, FEED_COUNTER, INDEX_NAME, INDEX_TABLE, entry_id, split_entry_id,
+};
 pub use system::{MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY};
 pub use table_name::{SERVER_TABLE, TableName};
 pub(crate) use ticks::PER_DAY as TICKS_PER_DAY;

@@ -1,10 +1,8 @@
-use super::{Key, SYSTEM_PREFIX};
+use super::{FEED_COUNTER, Key, SYSTEM_PREFIX};
 
 /// The starts of the RowKeys of [parts](RowKind::Part) in a partition of entities, after [`SYSTEM_PREFIX`]: rows of wide entities, chunks of
 /// lists, and changes of a feed.
 const PART_ROWS: [&str; 4] = ["w_", "wh_", "l_", "changes~"];
-/// The RowKey of the counter of a partition's changes, after [`SYSTEM_PREFIX`].
-const COUNTER_ROW: &str = "changes";
 /// The partitions of [parts](RowKind::Part), after [`SYSTEM_PREFIX`]: cursors of a feed's consumers, and checkpoints of copies.
 const PART_PARTITIONS: [&str; 2] = ["changes", "copy"];
 
@@ -32,7 +30,7 @@ impl Key {
             (None, None) => return RowKind::Entity,
             (Some(partition), _) => PART_PARTITIONS.contains(&partition),
             (None, Some(row)) => {
-                row == COUNTER_ROW || PART_ROWS.iter().any(|start| row.starts_with(start))
+                self.row() == FEED_COUNTER || PART_ROWS.iter().any(|start| row.starts_with(start))
             }
         };
         // A system row of a later version is not known here: it counts as a row that programs obey.

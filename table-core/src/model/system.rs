@@ -9,6 +9,9 @@ pub const SYSTEM_PREFIX: &str = "~~";
 /// The PartitionKey of the table's manifest.
 pub const MANIFEST_PARTITION: &str = "~~manifest";
 
+/// The RowKey of the counter of a change feed, in each partition.
+pub const FEED_COUNTER: &str = "~~changes";
+
 /// The property with the [id](crate::manifest::StoredIndex::id) of an index. It identifies index entries.
 pub const INDEX_NAME: &str = "IndexName";
 

@@ -23,6 +23,7 @@ pub(crate) struct Container {
     pub(crate) discriminator: Option<(TokenStream, DiscriminatorAttr)>,
     pub(crate) projection_of: Option<Type>,
     pub(crate) wide: Option<Ident>,
+    pub(crate) feed: Option<Ident>,
     pub(crate) integer: Option<Ident>,
 }
 
@@ -48,6 +49,7 @@ pub(crate) const ENTITY: &[&str] = &[
     "discriminator",
     "projection_of",
     "wide",
+    "feed",
     "crate",
 ];
 /// The settings of a group of properties.
@@ -106,6 +108,7 @@ impl Container {
             "projection_of" => set_setting(&mut self.projection_of, item.ty(errors), item, errors),
             "integer" => set_setting(&mut self.integer, item.flag(errors), item, errors),
             "wide" => set_setting(&mut self.wide, item.flag(errors), item, errors),
+            "feed" => set_setting(&mut self.feed, item.flag(errors), item, errors),
             // `crate`, the last of the known names.
             _ => set_setting(&mut self.krate, item.path(errors), item, errors),
         }

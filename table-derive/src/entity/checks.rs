@@ -233,7 +233,7 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         + super::codec::names(&entity.fields).len();
     let max_properties = if entity.wide { usize::MAX } else { 252 };
     // The names of type and version are in `__NAMES`. The macro sees other reserved names in fields, and not in groups.
-    let entries = ENTRIES.iter().filter(|_| !entity.indexes.is_empty());
+    let entries = ENTRIES.iter().filter(|_| entity.has_definitions());
     let reserved = SYSTEM.iter().chain(entries).map(|(name, _)| *name);
     let taken = format!(
         "{name}: a flattened field is stored under a reserved name (the key, the timestamp, or a property of index entries); rename it, \

@@ -8,7 +8,7 @@ use crate::attr::{Container, IndexAttr};
 use crate::errors::Errors;
 use crate::template::plain;
 
-/// Refuses combinations that no table supports: indexes or large fields of entities that are not stored as
+/// Refuses combinations that no table supports: indexes, a feed or large fields of entities that are not stored as
 /// one row under their own key.
 pub(super) fn check(
     container: &Container,
@@ -45,6 +45,12 @@ pub(super) fn check(
             "the index `{name}` cannot be maintained: an entity that is `{layout}` {why}, and its `{table}` writes no entries; declare the index on a separate type, or remove `{layout}`"
         );
         errors.push(&index.name, problem);
+    }
+    if let Some(feed) = &container.feed {
+        let problem = format!(
+            "`feed` cannot be combined with `{layout}`: an entity that is `{layout}` {why}, and its `{table}` writes no changes; remove one of the attributes"
+        );
+        errors.push(feed, problem);
     }
     for (_, _, attrs) in sources {
         let Some(large) = &attrs.large else { continue };

@@ -63,6 +63,8 @@ pub(crate) struct Entity<'a> {
     pub(crate) indexes: Vec<Index>,
     /// Whether the entity may have more properties than one row can hold.
     pub(crate) wide: bool,
+    /// Whether a feed records the changes of the entities.
+    pub(crate) feed: bool,
 }
 
 /// A validated projection.
@@ -154,7 +156,8 @@ fn entity<'a>(
     if let Some(Discriminator::Property(name)) = &discriminator {
         reserved.push((name, DISCRIMINATOR));
     }
-    if input.attrs.iter().any(|attr| attr.path().is_ident("index")) {
+    let has_index = input.attrs.iter().any(|attr| attr.path().is_ident("index"));
+    if has_index || container.feed.is_some() {
         reserved.extend(ENTRIES);
     }
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
@@ -207,6 +210,7 @@ fn entity<'a>(
         fields,
         indexes,
         wide: container.wide.is_some(),
+        feed: container.feed.is_some(),
     })
 }
 
@@ -287,6 +291,11 @@ fn check_not_repeated(name: &str, at: TokenStream, errors: &Errors) {
 }
 
 impl Entity<'_> {
+    /// Whether the manifest gets definitions of the type: of its indexes, or of its feed.
+    pub(crate) const fn has_definitions(&self) -> bool {
+        self.feed || !self.indexes.is_empty()
+    }
+
     pub(crate) fn rust_name(&self) -> String {
         plain(&self.input.ident)
     }

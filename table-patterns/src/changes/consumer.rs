@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
-use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName};
+use table_core::manifest::{IndexState, Manifest, Shape, StoredIndex};
+use table_core::model::{ETag, Entity, FEED_COUNTER, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query, Select};
 use table_core::queue::WorkQueue;
 use table_core::store::{
     Error, GroupTransaction, KeyOrder, Operation, Result, TableStore, TableStoreExt as _,
 };
 
-use super::rows::{
-    Change, ChangeKind, MAX_NUMBER, change_row, counter_key, counter_row, cursor, cursor_key,
-    foreign_change, foreign_cursor, handled_number, next_number,
+use super::cursor::{cursor, cursor_key, foreign_cursor, handled_number};
+use crate::entry::shared::feed::{
+    Change, ChangeKind, MAX_NUMBER, change_row, counter_key, foreign_change, next_number,
 };
 
 /// The number of changes in a page.
@@ -32,7 +33,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The changes of a table. No request.
+    /// The changes of a table, for a program without the type; see [`Table::changes`](crate::Table::changes). No request.
     pub fn new(store: impl TableStore, table: TableName) -> Self {
         Self {
             store: store.into_shared(),
@@ -46,15 +47,46 @@ impl Changes {
     /// Errors of the store.
     pub async fn partitions(&self) -> Result<Vec<PartitionKey>> {
         let counters = Query::new()
-            .with_filter(Filter::eq(Filter::ROW_KEY, counter_row()))
+            .with_filter(Filter::eq(Filter::ROW_KEY, FEED_COUNTER))
             .with_select(Select::new([Filter::PARTITION_KEY]));
         let rows = self.store.query_all(&self.table, &counters).await?;
         Ok(rows.iter().map(|row| row.key().partition_key()).collect())
     }
 
+    /// Refuses a table without a feed that records every write. 1 request, at most every 30 seconds; 1 more before a refusal.
+    ///
+    /// # Errors
+    /// No feed of the table is readable.
+    async fn check_readable(&self) -> Result<()> {
+        let is_readable =
+            |manifest: &Manifest| feeds(manifest).any(|feed| feed.state == IndexState::Readable);
+        if is_readable(&*self.store.manifest(&self.table).await?) {
+            return Ok(());
+        }
+        // Another process may have built the feed since the manifest was read.
+        self.store.context().manifests().forget(&self.table);
+        let manifest = self.store.manifest(&self.table).await?;
+        if is_readable(&manifest) {
+            return Ok(());
+        }
+        let table = &self.table;
+        let reason = match feeds(&manifest).next() {
+            Some(feed) => format!(
+                "the feed '{}' of the table '{table}' is {}, so some writes are not in it: build it by `entities().await?.build(\"changes\")` first",
+                feed.id(),
+                feed.state
+            ),
+            None => format!(
+                "the table '{table}' has no feed: a type with `#[entity(feed)]` declares it in a new table, by `declare` or the first write; in a table \
+                 with rows, build it by `entities().await?.build(\"changes\")`"
+            ),
+        };
+        Err(Error::index_not_ready(reason))
+    }
+
     /// The counters of all partitions, in the order of the store.
     async fn counters(&self) -> Result<Vec<Entity>> {
-        let counters = Query::new().with_filter(Filter::eq(Filter::ROW_KEY, counter_row()));
+        let counters = Query::new().with_filter(Filter::eq(Filter::ROW_KEY, FEED_COUNTER));
         self.store.query_all(&self.table, &counters).await
     }
 
@@ -188,6 +220,14 @@ impl Changes {
     }
 }
 
+/// The feeds of a table.
+fn feeds(manifest: &Manifest) -> impl Iterator<Item = &StoredIndex> {
+    manifest
+        .indexes
+        .iter()
+        .filter(|stored| stored.shape == Some(Shape::Feed))
+}
+
 /// Handles changes.
 #[async_trait]
 pub trait ChangeHandler: Send + Sync {
@@ -198,7 +238,7 @@ pub trait ChangeHandler: Send + Sync {
     async fn handle(&self, change: &Change) -> Result<()>;
 }
 
-/// Sends changes to a queue as JSON: `{"table": …, "partition": …, "row": …, "number": 1, "kind": "written"}`.
+/// Sends changes to a queue as JSON: `{"table": …, "partition": …, "row": …, "type": …, "number": 1, "kind": "inserted"}`.
 #[derive(Clone, Debug)]
 pub struct ToQueue {
     table: TableName,
@@ -218,6 +258,8 @@ struct Body<'a> {
     table: &'a str,
     partition: &'a str,
     row: &'a str,
+    #[serde(rename = "type")]
+    entity_type: &'a str,
     number: i64,
     kind: ChangeKind,
 }
@@ -230,6 +272,7 @@ impl ChangeHandler for ToQueue {
             table: self.table.as_str(),
             partition,
             row,
+            entity_type: &change.entity_type,
             number: change.number,
             kind: change.kind,
         };
@@ -272,13 +315,14 @@ impl Consumer {
     /// changes handled.
     ///
     /// # Errors
-    /// The first error of the handler, after the cursor was saved before the change that failed; errors of the store; another
+    /// No feed of the table is readable. The first error of the handler, after the cursor was saved before the change that failed; errors of the store; another
     /// process has moved the cursor.
     pub async fn deliver(
         &self,
         partition: &PartitionKey,
         handler: &dyn ChangeHandler,
     ) -> Result<u64> {
+        self.changes.check_readable().await?;
         let (saved, version) = self.cursor(partition).await?;
         self.deliver_from(partition, handler, saved, version).await
     }
@@ -329,8 +373,9 @@ impl Consumer {
     /// of its partition is a failure.
     ///
     /// # Errors
-    /// Errors of the scan for the partitions.
+    /// No feed of the table is readable; errors of the scan for the partitions.
     pub async fn run_once(&self, handler: &dyn ChangeHandler) -> Result<Delivered> {
+        self.changes.check_readable().await?;
         let counters = self.changes.counters().await?;
         let runs = stream::iter(counters).map(|counter| async move {
             let partition = counter.key().partition_key();

@@ -1,3 +1,5 @@
+mod states;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,23 +17,13 @@ use table_core::store::{
 };
 use table_core::typed::TableEntity;
 
-use super::{Change, ChangeHandler, ChangeKind, ChangeTable, Changes, ToQueue};
+use super::{Change, ChangeHandler, ChangeKind, Changes, ToQueue};
 use crate::queue::TableQueue;
+use crate::{Database, Table};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Order")]
+#[entity(type = "Order", feed)]
 struct Order {
-    #[partition_key]
-    customer: String,
-    #[row_key]
-    number: u32,
-    paid: bool,
-}
-
-#[derive(Clone, Debug, TableEntity)]
-#[entity(type = "Indexed")]
-#[index(paid, row_key = "paid_{paid}_{number}")]
-struct Indexed {
     #[partition_key]
     customer: String,
     #[row_key]
@@ -47,12 +39,17 @@ fn order(number: u32) -> Order {
     }
 }
 
-async fn open() -> Result<(ChangeTable<Order>, RequestMeter)> {
+async fn open() -> Result<(Table<Order>, RequestMeter)> {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    let orders = ChangeTable::new(store, "Orders")?;
-    orders.create_if_missing().await?;
+    let orders = open_over(store).await?;
     Ok((orders, meter))
+}
+
+async fn open_over(store: Arc<dyn TableStore>) -> Result<Table<Order>> {
+    let orders = Database::new(store).table::<Order>("Orders")?;
+    orders.declare().await?;
+    Ok(orders)
 }
 
 fn ann() -> PartitionKey {
@@ -84,7 +81,7 @@ async fn a_write_is_one_group_after_the_first() -> Result<()> {
     assert_eq!(first.total(), 2, "the counter, and the group");
     let (_, next) = meter.measure(orders.insert(&order(2))).await;
     assert_eq!(next.total(), 1);
-    let other = ChangeTable::<Order>::new(Arc::clone(orders.table().store()), "Orders")?;
+    let other = open_over(Arc::clone(orders.store())).await?;
     other.insert(&order(3)).await?;
     let (done, conflict) = meter.measure(orders.insert(&order(4))).await;
     done?;
@@ -213,15 +210,6 @@ async fn set_operations_emit_a_change_for_each_entity() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn types_with_indexes_are_refused() {
-    let refused = ChangeTable::<Indexed>::new(MemoryStore::new(), "Orders").unwrap_err();
-    assert!(
-        refused.to_string().contains("the index 'paid'"),
-        "{refused}"
-    );
-}
-
 /// A store that does not sort, whose scans have passed the place of the first change before it was written.
 #[derive(Debug)]
 struct Unsorted {
@@ -264,8 +252,7 @@ impl TableStore for Unsorted {
 #[tokio::test]
 async fn no_change_is_skipped_where_the_store_does_not_sort() -> Result<()> {
     let store = Arc::new(MemoryStore::new());
-    let orders = ChangeTable::new(Arc::clone(&store) as Arc<dyn TableStore>, "Orders")?;
-    orders.create_if_missing().await?;
+    let orders = open_over(Arc::clone(&store) as Arc<dyn TableStore>).await?;
     let mut profile = store.profile().clone();
     profile.order = KeyOrder::Unsorted;
     let unsorted = Unsorted { store, profile };
@@ -304,11 +291,8 @@ impl TableStore for Raced {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         if self.races.swap(0, Ordering::SeqCst) > 0 {
-            let other = ChangeTable::new(
-                Arc::clone(&self.store) as Arc<dyn TableStore>,
-                table.clone(),
-            )?;
-            other
+            open_over(Arc::clone(&self.store) as Arc<dyn TableStore>)
+                .await?
                 .upsert(&Order {
                     paid: true,
                     ..order(1)
@@ -322,28 +306,30 @@ impl TableStore for Raced {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_accepts_any_version_reads_again_after_a_race() -> Result<()> {
     let store = Arc::new(MemoryStore::new());
-    store.create_table(&TableName::new("Orders")?).await?;
-    let raced = |races| {
+    open_over(Arc::clone(&store) as Arc<dyn TableStore>).await?;
+    let raced = async |races| {
         let races = AtomicUsize::new(races);
         let raced = Raced {
             store: Arc::clone(&store),
             races,
         };
-        ChangeTable::<Order>::new(Arc::new(raced) as Arc<dyn TableStore>, "Orders")
+        open_over(Arc::new(raced) as Arc<dyn TableStore>).await
     };
-    raced(1)?.upsert(&order(1)).await?; // the other writer inserts it first
-    raced(1)?.upsert(&order(1)).await?;
-    raced(1)?.insert_or_merge(&order(1)).await?;
+    raced(1).await?.upsert(&order(1)).await?; // the other writer inserts it first
+    raced(1).await?.upsert(&order(1)).await?;
+    raced(1).await?.insert_or_merge(&order(1)).await?;
     let patch = Order::patch().paid(false);
-    raced(1)?
+    raced(1)
+        .await?
         .merge(Order::key("ann", 1u32)?, &patch, IfMatch::Any)
         .await?;
-    raced(1)?.replace_if(&order(1), IfMatch::Any).await?;
-    let orders = raced(0)?;
+    raced(1).await?.replace_if(&order(1), IfMatch::Any).await?;
+    let orders = raced(0).await?;
     assert!(!orders.get_existing(Order::key("ann", 1u32)?).await?.paid);
     assert_eq!(orders.changes().after(&ann(), 0).await?.len(), 10);
     assert!(
-        raced(1)?
+        raced(1)
+            .await?
             .insert(&order(1))
             .await
             .unwrap_err()
@@ -399,7 +385,7 @@ async fn changes_become_messages() -> Result<()> {
         Arc::new(TableQueue::open(MemoryStore::new(), "Queues", "mail").await?);
     orders.insert(&order(1)).await?;
     orders.delete(Order::key("ann", 1)?, IfMatch::Any).await?;
-    let to_queue = ToQueue::new(orders.table().name().clone(), Arc::clone(&queue));
+    let to_queue = ToQueue::new(orders.name().clone(), Arc::clone(&queue));
     assert_eq!(
         orders
             .changes()
@@ -437,11 +423,13 @@ async fn changes_become_messages() -> Result<()> {
 #[test]
 fn the_rows_of_a_feed_are_parts_of_entities() -> Result<()> {
     use table_core::model::{Key, RowKind};
-    let change = Key::new("ann", super::rows::change_row(1))?;
+
+    use crate::entry::shared::feed::{change_row, counter_key};
+    let change = Key::new("ann", change_row(1))?;
     for key in [
-        super::rows::counter_key(&ann())?,
+        counter_key(&ann())?,
         change,
-        super::rows::cursor_key("consumer", &ann())?,
+        super::cursor::cursor_key("consumer", &ann())?,
     ] {
         assert_eq!(key.row_kind(), RowKind::Part, "{key}");
     }
@@ -449,7 +437,7 @@ fn the_rows_of_a_feed_are_parts_of_entities() -> Result<()> {
 }
 
 /// The numbers that a consumer gets of a partition with this planted row, and the error that ends it.
-async fn delivered(orders: &ChangeTable<Order>) -> Result<(Vec<i64>, String)> {
+async fn delivered(orders: &Table<Order>) -> Result<(Vec<i64>, String)> {
     let collected = Collected::default();
     let done = orders
         .changes()
@@ -464,11 +452,10 @@ async fn delivered(orders: &ChangeTable<Order>) -> Result<(Vec<i64>, String)> {
     Ok((collected.numbers.into_inner().unwrap(), errors.join("; ")))
 }
 
-async fn plant(orders: &ChangeTable<Order>, row: Entity) -> Result<()> {
-    let table = orders.table();
-    table
+async fn plant(orders: &Table<Order>, row: Entity) -> Result<()> {
+    orders
         .store()
-        .write(table.name(), Operation::InsertOrReplace(row))
+        .write(orders.name(), Operation::InsertOrReplace(row))
         .await
         .map(drop)
 }
@@ -478,7 +465,8 @@ async fn plant(orders: &ChangeTable<Order>, row: Entity) -> Result<()> {
 async fn a_planted_change_ends_the_delivery_before_it() -> Result<()> {
     let like_change = |row: &str| -> Result<Entity> {
         Ok(Entity::new("ann", format!("~~changes~{row}"))?
-            .with("Kind", "written")
+            .with("Kind", "updated")
+            .with("Type", "Order")
             .with("Row", "1"))
     };
     let planted = [
@@ -518,7 +506,7 @@ async fn a_planted_change_under_the_next_number_is_named_by_the_writer() -> Resu
     orders.insert(&order(1)).await?;
     plant(
         &orders,
-        Entity::new("ann", "~~changes~0000000000000000002")?.with("Kind", "written"),
+        Entity::new("ann", "~~changes~0000000000000000002")?.with("Kind", "updated"),
     )
     .await?;
     let (error, cost) = meter.measure(orders.insert(&order(2))).await;
@@ -538,7 +526,7 @@ async fn a_planted_counter_is_an_error_of_writers_and_consumers() -> Result<()> 
         let (orders, _) = open().await?;
         orders.insert(&order(1)).await?;
         plant(&orders, Entity::new("ann", "~~changes")?.with("Next", next)).await?;
-        let other = ChangeTable::<Order>::new(Arc::clone(orders.table().store()), "Orders")?;
+        let other = open_over(Arc::clone(orders.store())).await?;
         let error = other.insert(&order(2)).await.unwrap_err();
         assert!(
             error.to_string().contains("'~~changes'") && error.to_string().contains("Next"),
@@ -561,7 +549,7 @@ async fn a_planted_cursor_is_named() -> Result<()> {
         let (orders, _) = open().await?;
         orders.insert(&order(1)).await?;
         assert_eq!(delivered(&orders).await?.0, [1]);
-        plant(&orders, super::rows::cursor("mail", &ann(), done)?).await?;
+        plant(&orders, super::cursor::cursor("mail", &ann(), done)?).await?;
         let (numbers, error) = delivered(&orders).await?;
         assert_eq!(numbers, Vec::<i64>::new(), "{done}");
         assert!(

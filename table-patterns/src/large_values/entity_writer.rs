@@ -121,7 +121,7 @@ impl EntityWriter {
     pub(crate) async fn upgrade(&self, old: Entity, new: Entity) -> Result<Written> {
         self.write(match &self.indexes {
             Some(indexes) => indexes.changes().upgrade(old, new),
-            None => Change::replace(old, new),
+            None => Change::replace(old, new).without_record(),
         })
         .await
     }
@@ -217,7 +217,7 @@ impl EntityWriter {
             .await?;
             let Some(due) = due else { return Err(error) };
             claims_left -= 1;
-            match self.write_once(vec![Change::delete(due)]).await {
+            match self.write_once(vec![Change::expire(due)]).await {
                 // The due entity may be gone; the write itself was not applied.
                 Err(error) if !error.is_conflict() => {
                     return Err(error.with_outcome(Outcome::NotApplied));
@@ -262,10 +262,31 @@ impl EntityWriter {
         old: &Entity,
         patch: Entity,
     ) -> Result<Written> {
+        self.merge_as(new, old, patch, |change| change).await
+    }
+
+    /// As [`merge`](Self::merge), of references to blobs with the same values: a feed records nothing.
+    pub(crate) async fn merge_references(
+        &self,
+        new: &NewBlobs,
+        old: &Entity,
+        patch: Entity,
+    ) -> Result<Written> {
+        self.merge_as(new, old, patch, Change::without_record).await
+    }
+
+    async fn merge_as(
+        &self,
+        new: &NewBlobs,
+        old: &Entity,
+        patch: Entity,
+        recorded: fn(Change) -> Change,
+    ) -> Result<Written> {
         let mut now = old.clone().with_system(None, None);
         now.properties_mut().merge(patch.properties());
         if self.indexes.is_some() {
-            return Box::pin(self.commit(new, &[Change::replace(old.clone(), now)])).await;
+            let change = recorded(Change::replace(old.clone(), now));
+            return Box::pin(self.commit(new, &[change])).await;
         }
         let merge = async {
             let _permitted = self.permit(old.key()).await?;

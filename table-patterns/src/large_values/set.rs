@@ -30,7 +30,9 @@ impl SetWriter for EntityWriter {
     }
 
     fn most_operations(&self) -> usize {
-        self.store().profile().group_operations
+        let store = || self.store().profile().group_operations;
+        self.indexes()
+            .map_or_else(store, SetWriter::most_operations)
     }
 
     fn write<'a>(

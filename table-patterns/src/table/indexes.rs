@@ -35,10 +35,13 @@ impl EntityCode {
         }
     }
 
-    /// The indexes that the type declares. The type derives the keys, and converts rows of older schema versions.
+    /// The indexes that the type declares. The type derives the keys, and converts rows of older schema versions. The feed has no entries.
     fn indexes(self) -> impl Iterator<Item = Index> {
         let numbered = self.schema.indexes.iter().enumerate();
         numbered.map(move |(n, definition)| {
+            if definition.is_feed() {
+                return Index::without_entries(definition.clone());
+            }
             Index::derived(definition.clone(), move |entity| {
                 self.keys(n, definition, entity)
             })

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use table_core::manifest::IndexDefinition;
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, Outcome, Result, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, PlainTable, TableEntity};
@@ -201,8 +202,8 @@ impl<T: TableEntity> Table<T> {
     /// In a table with remote entries, the entity may be under a move. With [`IfMatch::Any`], or with a version
     /// that was read during a move, the entity is therefore read and replaced.
     ///
-    /// A patch may change fields that other indexes ([`table_with`](crate::Database::table_with)) hold: with such indexes,
-    /// the entity is read and replaced, and its entries follow. 1 request more than a write.
+    /// A patch may change fields that other indexes ([`table_with`](crate::Database::table_with)) hold, and a [feed](crate::changes)
+    /// records the merge: then the entity is read and replaced, and its entries follow. 1 request more than a write.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -251,9 +252,11 @@ impl<T: TableEntity> Table<T> {
         }
         let indexes = self.indexes();
         let entities = indexes.to_write().await?;
-        // Indexes that another program has declared may hold fields of the patch.
-        let has_others =
-            || indexes.has_more() || entities.set.has_others_of(&T::SCHEMA.entity_type());
+        // Indexes that another program has declared may hold fields of the patch. A feed records the merge.
+        let has_feed = T::SCHEMA.indexes.iter().any(IndexDefinition::is_feed);
+        let has_others = || {
+            has_feed || indexes.has_more() || entities.set.has_others_of(&T::SCHEMA.entity_type())
+        };
         // Fresh states for the two questions below. The write asks again, under its own permission.
         drop(entities.set.prepare_write().await?);
         entities.set.check_type()?;

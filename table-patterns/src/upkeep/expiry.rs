@@ -23,8 +23,8 @@ use super::expiry_index::ExpiryIndex;
 use super::report::Due;
 use crate::blobs::first_name_in_blobs;
 use crate::entity_rows::{EntityRows, as_read, is_entity};
-use crate::index::{IndexedEntities, change};
-use crate::journal::{Acknowledge, Entries};
+use crate::index::IndexedEntities;
+use crate::journal::{Acknowledge, Change, Entries};
 #[cfg(feature = "blobs")]
 use crate::large::{LargeOptions, remove_blobs};
 use crate::rows::write_together;
@@ -304,7 +304,10 @@ impl SetWriter for Remover {
     }
 
     fn most_operations(&self) -> usize {
-        self.store.profile().group_operations
+        let store = || self.store.profile().group_operations;
+        self.entities
+            .as_ref()
+            .map_or_else(store, SetWriter::most_operations)
     }
 
     fn write<'a>(
@@ -315,7 +318,8 @@ impl SetWriter for Remover {
             let (written, pending) = match &self.entities {
                 None => (self.delete_plain(changes).await?, false),
                 Some(entities) => {
-                    let deletions: Vec<_> = changes.iter().map(change).collect();
+                    let expire = |change: &RowChange| Change::expire(change.old.clone());
+                    let deletions: Vec<_> = changes.iter().map(expire).collect();
                     let done = Box::pin(entities.journal().write(&deletions, Acknowledge::Applied))
                         .await?;
                     (done.written, done.entries == Entries::Pending)

@@ -10,6 +10,7 @@ use table_core::store::{Result, TableStoreExt};
 use super::scheduled_queue::Messages;
 use crate::patterns::consistency::entity_rows::Mark;
 use crate::patterns::consistency::entry::row_properties::is_unique_row;
+use crate::patterns::consistency::entry::shared::feed::Counters;
 use crate::patterns::consistency::entry::shared::{SharedRows, is_chunk};
 use crate::patterns::index::{Entry, Location};
 use crate::patterns::journal::is_pending;
@@ -178,9 +179,12 @@ async fn members_of(
     at: &Location,
     row: &Entity,
 ) -> Result<BTreeSet<table_core::model::Key>> {
-    let members = SharedRows { store, blobs: None }
-        .members_of(at, row)
-        .await?;
+    let rows = SharedRows {
+        store,
+        blobs: None,
+        counters: &Counters::default(),
+    };
+    let members = rows.members_of(at, row).await?;
     Ok(members
         .and_then(|m| m.keys())
         .unwrap_or_default()

@@ -79,6 +79,7 @@ macro_rules! pattern_behaviours {
                 concurrent_writers_are_numbered_without_gaps
                 changes_agree_with_writes_after_faults
                 planted_rows_end_the_delivery_before_them
+                every_way_to_write_is_in_the_feed
             }
             pages {
                 every_query_has_pages_both_ways

@@ -9,7 +9,6 @@ use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::limits::{BINARY_BYTES, STRING_UNITS};
 use table_patterns::Database;
-use table_patterns::changes::ChangeTable;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::spread::SpreadTable;
@@ -65,6 +64,7 @@ macro_rules! report {
 
 report!(Plain, [], [partition_key]);
 report!(Typed, [entity(type = "Report")], [partition_key]);
+report!(Recorded, [entity(type = "Report", feed)], [partition_key]);
 report!(
     Indexed,
     [entity(type = "Report"), index(title, row_key = "title_{title}_{number}", payload = full)],
@@ -218,9 +218,11 @@ pub(super) async fn every_handle_reads_and_shortens_long_values(harness: &Harnes
     check!(table: spread, Spread, 1);
     check_merge!(table: spread, Spread);
     let table = harness.table().await;
-    let changes = ChangeTable::<Typed>::new(store(), table.name().clone()).expect("a table");
-    check!(table: changes, Typed, 1);
-    check_merge!(table: changes, Typed);
+    let recorded = Database::new(store())
+        .table::<Recorded>(table.name().clone())
+        .expect("a table");
+    check!(table: recorded, Recorded, 1);
+    check_merge!(table: recorded, Recorded);
     let table = harness.table().await;
     let wide = WideTable::<Wider>::new(store(), table.name().clone()).expect("a table");
     check!(table: wide, Wider, 1);

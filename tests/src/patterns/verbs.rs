@@ -11,14 +11,13 @@ use table_core::query::{Continuation, Position, Query};
 use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
 use table_core::typed::{SerdeTable, TableEntity as _};
 use table_patterns::Table;
-use table_patterns::changes::ChangeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::handles::{
-    BOOK, Cell, GroupOf, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Verbs,
-    Wider, World,
+    BOOK, Cell, GroupOf, Indexed, Large, LargeIndexed, Note, Plain, Recorded, Spread, Typed,
+    Untyped, Verbs, Wider, World,
 };
 use crate::Harness;
 use crate::wrappers::HookedStore;
@@ -36,10 +35,10 @@ macro_rules! every_handle {
         $check::<GroupOf<Large>>($harness).await;
         $check::<Table<LargeIndexed>>($harness).await;
         $check::<GroupOf<LargeIndexed>>($harness).await;
+        $check::<Table<Recorded>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Untyped>>($harness).await;
         $check::<SerdeTable<Plain>>($harness).await;
-        $check::<ChangeTable<Untyped>>($harness).await;
     };
 }
 
@@ -916,6 +915,10 @@ pub fn documented_verbs() -> String {
             <Table<LargeIndexed> as Verbs>::CELLS,
         ),
         (
+            <Table<Recorded> as Verbs>::NAME,
+            <Table<Recorded> as Verbs>::CELLS,
+        ),
+        (
             <SpreadTable<Spread> as Verbs>::NAME,
             <SpreadTable<Spread> as Verbs>::CELLS,
         ),
@@ -926,10 +929,6 @@ pub fn documented_verbs() -> String {
         (
             <SerdeTable<Plain> as Verbs>::NAME,
             <SerdeTable<Plain> as Verbs>::CELLS,
-        ),
-        (
-            <ChangeTable<Untyped> as Verbs>::NAME,
-            <ChangeTable<Untyped> as Verbs>::CELLS,
         ),
     ];
     let names = handles.map(|(name, _)| name);

@@ -18,10 +18,10 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
     let discriminator = entity.discriminator.expand(krate);
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
-    let indexes = if entity.indexes.is_empty() {
-        quote!(&[])
-    } else {
+    let indexes = if entity.has_definitions() {
         quote!(__INDEXES)
+    } else {
+        quote!(&[])
     };
     let spread = option(entity.spread.as_ref().map(
         |Spread { buckets, salt }| quote!(#krate::typed::Spread { buckets: #buckets, salt: #salt }),

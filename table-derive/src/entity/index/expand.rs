@@ -37,7 +37,7 @@ pub(crate) fn keys_function(entity: &Entity<'_>) -> TokenStream {
 
 /// Generates the functions that write keys, and the lookups.
 pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
-    if entity.indexes.is_empty() {
+    if !entity.has_definitions() {
         return TokenStream::new();
     }
     let numbered = || entity.indexes.iter().enumerate();

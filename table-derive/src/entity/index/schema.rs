@@ -11,14 +11,15 @@ use crate::entity::{Entity, option};
 use crate::fields::{Field, Form};
 use crate::template::{Part, Segment, Template, Transform, plain};
 
-/// Generates `__INDEXES`: a definition per index.
+/// Generates `__INDEXES`: a definition per index, then that of the feed, which has no keys of entries.
 pub(super) fn definitions(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let of = entity_type(entity);
     let all = entity.indexes.iter().map(|index| definition(entity, index));
+    let feed = entity.feed.then(|| feed(entity));
     quote! {
         const __ENTITY_TYPE: #krate::manifest::EntityType = #of;
-        const __INDEXES: &[#krate::manifest::IndexDefinition] = &[#(#all),*];
+        const __INDEXES: &[#krate::manifest::IndexDefinition] = &[#(#all,)* #feed];
     }
 }
 
@@ -37,6 +38,14 @@ fn entity_type(entity: &Entity<'_>) -> TokenStream {
             partition_key: ::core::option::Option::Some(#partition),
             row_key: ::core::option::Option::Some(#row),
         }
+    }
+}
+
+fn feed(entity: &Entity<'_>) -> TokenStream {
+    let (krate, name) = (&entity.krate, &entity.type_name);
+    let discriminator = entity.discriminator.expand(krate);
+    quote! {
+        #krate::manifest::IndexDefinition::feed(#krate::__private::text(#name), #discriminator)
     }
 }
 

@@ -168,6 +168,11 @@ impl Index {
         Self::with_function(definition, Some(Arc::new(keys)))
     }
 
+    /// Creates a feed, which has no entries.
+    pub(crate) fn without_entries(definition: IndexDefinition) -> Self {
+        Self::with_function(definition, None)
+    }
+
     fn with_function(definition: IndexDefinition, function: Option<KeysOf>) -> Self {
         let (evaluator, id) = (OnceLock::new(), OnceLock::new());
         Self {
@@ -394,6 +399,9 @@ impl Index {
 
     fn entries_of(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
         let evaluator = self.evaluator()?;
+        if self.definition.is_feed() {
+            return Ok(Vec::new());
+        }
         let in_blobs = names_in_blobs(entity);
         if !in_blobs.is_empty() {
             self.check_in_row(entity, &self.definition.properties_read()?, &in_blobs)?;
@@ -595,6 +603,12 @@ impl Index {
             })
     }
 
+    /// The name of an entity's type, if this is a feed that records the changes of the entity.
+    pub(crate) fn recorded_type(&self, entity: &Entity) -> Result<Option<&Text>> {
+        let is_recorded = self.definition.is_feed() && self.evaluator()?.admits(entity)?;
+        Ok(is_recorded.then_some(&self.definition.entity.name))
+    }
+
     /// Whether an entity of `table` has an entry at a location.
     pub(crate) fn has_entry_at(
         &self,
@@ -635,7 +649,7 @@ impl Index {
     fn payload_of(&self, entity: &Entity) -> Result<Properties> {
         match self.shape() {
             Shape::Row => Ok(self.row_payload(entity.properties())),
-            Shape::List { .. } | Shape::Blob => Ok(Properties::new()),
+            Shape::List { .. } | Shape::Blob | Shape::Feed => Ok(Properties::new()),
             Shape::Summary { .. } => contribution(entity, self.shape()),
             Shape::Copy { fields, .. } => {
                 let mut properties = entity.properties().clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::limits;
-use table_core::manifest::{IndexState, index_name};
+use table_core::manifest::{IndexState, Text, index_name};
 use table_core::model::{Entity, INDEX_NAME, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, LocalPermit, LocalWriters, Result};
 use tokio::time::Instant;
@@ -212,6 +212,14 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
+    /// How a feed records the changes of an entity; `None` if no feed of the table does.
+    ///
+    /// # Errors
+    /// The definition of a feed is damaged.
+    fn recorded(&self, _entity: &Entity) -> Result<Option<Recorded>> {
+        Ok(None)
+    }
+
     /// Refuses to store an entity that contradicts the table's manifest.
     ///
     /// # Errors
@@ -267,6 +275,15 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     async fn prepare(&self) -> Result<Permission> {
         Ok(Permission::default())
     }
+}
+
+/// What a feed says about an entity whose change it records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The name of the entity's type.
+    pub entity_type: Text,
+    /// Whether the entity is deleted softly.
+    pub is_deleted: bool,
 }
 
 /// The changes of entries by a write.

@@ -19,6 +19,6 @@ pub(crate) mod shared;
 
 pub use definition::{Index, Payload, Placement, Uniqueness};
 pub(crate) use entry::{Derived, EntryDiff, is_entry_property};
-pub use entry::{Entry, Location, Maintainer, Permission};
+pub use entry::{Entry, Location, Maintainer, Permission, Recorded};
 pub use shared::Summary;
 pub use table_core::manifest::{Overflow, Shape};

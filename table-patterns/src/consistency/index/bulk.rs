@@ -10,6 +10,7 @@ use table_core::model::{Entity, Key, PartitionKey};
 use table_core::store::{BulkOutcome, Error, ErrorKind, Outcome, Result, Written};
 
 use super::changes::EntityChanges;
+use crate::entry::shared::feed;
 use crate::entry::{Entry, Location, Maintainer as _};
 use crate::journal::{Change, Entries};
 use crate::rows::WINDOW_BYTES;
@@ -145,13 +146,28 @@ impl<'a> GroupedInserts<'a> {
             .partition(|e| e.location.is_within(self.changes.rows.table, partition));
         let remote = remote.into_iter().map(|e| e.location).next();
         let (shared, own): (Vec<_>, Vec<_>) = local.into_iter().partition(|e| e.shape.is_shared());
-        let shared = shared.into_iter().map(|e| e.location).collect();
+        let mut shared: Vec<_> = shared.into_iter().map(|e| e.location).collect();
+        let is_recorded = self
+            .changes
+            .set
+            .recorded(&entity)
+            .is_ok_and(|of| of.is_some());
+        if is_recorded {
+            shared.extend(self.counter_of(&entity));
+        }
         Candidate {
             remote,
-            operations: 1 + own.len(),
+            operations: 1 + own.len() + usize::from(is_recorded),
             shared,
             entity,
         }
+    }
+
+    /// The counter of the changes in the partition of an entity.
+    fn counter_of(&self, entity: &Entity) -> Option<Location> {
+        let key = feed::counter_key(&entity.key().partition_key()).ok()?;
+        let table = self.changes.rows.table.clone();
+        Some(Location { table, key })
     }
 
     fn expires(&self) -> bool {

@@ -52,7 +52,7 @@ impl EntityChanges<'_> {
             let due = due_row(&**self.rows.store, self.rows.table, schema, &error, changes).await?;
             let Some(due) = due else { return Err(error) };
             left -= 1;
-            match self.write_once(&[Change::delete(due)]).await {
+            match self.write_once(&[Change::expire(due)]).await {
                 // The due entity may be gone; the write itself was not applied.
                 Err(error) if !error.is_conflict() => {
                     return Err(error.with_outcome(Outcome::NotApplied));
@@ -114,6 +114,7 @@ impl EntityChanges<'_> {
             true => Change::replace(old, new),
             false => Change::replace_with_all_entries(old, new),
         }
+        .without_record()
     }
 
     /// The entity after a write, as stored: with the properties of copy indexes, which need a read. `None` if

@@ -173,7 +173,11 @@ impl<'a> IndexDrop<'a, '_> {
             until: Instant::now(),
             permit: self.set.permit(),
         };
-        if !removal.index.shape().is_shared() {
+        if removal.index.definition().is_feed() && has_another_feed(self.set, stored).await? {
+            // The feeds of a table share their changes.
+            return Ok(());
+        }
+        if !removal.index.shape().is_shared() || removal.index.definition().is_feed() {
             return removal.entries().await;
         }
         if removal.shared().await? {
@@ -183,6 +187,15 @@ impl<'a> IndexDrop<'a, '_> {
         }
         Ok(())
     }
+}
+
+/// Whether the table has a feed of another type, which goes on.
+async fn has_another_feed(set: &IndexSet, dropped: &StoredIndex) -> Result<bool> {
+    let loaded = set.manifest().load().await?;
+    let mut others = loaded.manifest.indexes.iter();
+    Ok(others.any(|other| {
+        other.shape == Some(Shape::Feed) && other.id() != dropped.id() && !other.is_dropping()
+    }))
 }
 
 /// The key of a row of the manifest that says nothing: a definition that is not in force, by its id or name, or a refused row, by its

@@ -146,8 +146,8 @@ pub use self::states::waiting::{Waiting, WaitingFor};
 pub use self::stored::Stored;
 pub(crate) use self::upkeep::{Obstacle, UpkeepManifest, UpkeepTable};
 pub use super::entry::{
-    Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Shape, Summary,
-    Uniqueness,
+    Entry, Index, Location, Maintainer, Overflow, Payload, Permission, Placement, Recorded, Shape,
+    Summary, Uniqueness,
 };
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;

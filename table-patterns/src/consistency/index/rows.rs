@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, FEED_COUNTER, Key, TableName};
 use table_core::query::{Continuation, Filter, Page, Query, ReadablePage};
 use table_core::store::{KeyOrder, Operation, Result, TableStore, check_progress};
 
@@ -61,8 +61,8 @@ impl<'a> IndexedRows<'a> {
         );
         // Before rows are left out: a page without an entry of the index makes progress, too.
         check_progress(from, next, rows)?;
-        // The index id of a copy is not in the entity that has the copies.
-        if !matches!(index.shape(), Shape::Copy { .. }) {
+        // The index id of a copy is not in the entity that has the copies, and the feeds of a table share their rows.
+        if !matches!(index.shape(), Shape::Copy { .. } | Shape::Feed) {
             let id = self.entry_id(index);
             found
                 .page
@@ -115,6 +115,13 @@ impl<'a> IndexedRows<'a> {
 pub(super) fn written_by(index: &Index, table: &TableName) -> Query {
     Query::new().with_filter(match index.shape() {
         Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
+        // The changes, their counters, and the cursors of consumers.
+        Shape::Feed => Filter::eq(Filter::PARTITION_KEY, FEED_COUNTER)
+            .or(Filter::eq(Filter::ROW_KEY, FEED_COUNTER))
+            .or(Filter::starts_with(
+                Filter::ROW_KEY,
+                &format!("{FEED_COUNTER}~"),
+            )),
         _ => Filter::eq(Entry::INDEX, &*index.entry_id(table)),
     })
 }

@@ -49,12 +49,14 @@ impl SetWriter for IndexedEntities {
                 false => remote = true,
             }
         }
-        // The entity, its local entries, and the journal row that remote entries need.
-        1 + local.len() + usize::from(remote)
+        // The entity, its local entries, its change in a feed, and the journal row that remote entries need.
+        let is_recorded = self.set.recorded(&change.old).is_ok_and(|of| of.is_some());
+        1 + local.len() + usize::from(is_recorded) + usize::from(remote)
     }
 
+    /// One operation less if the group writes the counter of a feed.
     fn most_operations(&self) -> usize {
-        self.store().profile().group_operations
+        self.store().profile().group_operations - usize::from(self.set.has_feed())
     }
 
     fn write<'a>(

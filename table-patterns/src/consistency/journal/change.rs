@@ -4,6 +4,8 @@ use table_core::model::{Entity, Key};
 use table_core::store::{Operation, Result};
 
 use crate::entity_rows::{operations, without_entity};
+use crate::entry::Recorded;
+use crate::entry::shared::feed::ChangeKind;
 
 /// A change of one entity, with its old state. The old state decides which entries are removed.
 ///
@@ -18,6 +20,18 @@ pub struct Change {
     pub(crate) new: Option<Entity>,
     /// Whether to write also the entries that do not change.
     pub(super) all_entries: bool,
+    reason: Reason,
+}
+
+/// Why an entity is changed. A feed records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// A caller wants it.
+    Wanted,
+    /// The time of the entity has come.
+    Expired,
+    /// The entity stays what it is to its readers: a feed records nothing.
+    Upkeep,
 }
 
 impl Change {
@@ -27,6 +41,7 @@ impl Change {
             old: None,
             new: Some(new),
             all_entries: false,
+            reason: Reason::Wanted,
         }
     }
 
@@ -36,6 +51,7 @@ impl Change {
             old: Some(old),
             new: Some(new),
             all_entries: false,
+            reason: Reason::Wanted,
         }
     }
 
@@ -45,7 +61,24 @@ impl Change {
             old: Some(old),
             new: None,
             all_entries: false,
+            reason: Reason::Wanted,
         }
+    }
+
+    /// Deletes the entity that was read and whose time has come, under its ETag.
+    pub(crate) const fn expire(old: Entity) -> Self {
+        Self {
+            old: Some(old),
+            new: None,
+            all_entries: false,
+            reason: Reason::Expired,
+        }
+    }
+
+    /// The same change, of which a feed records nothing: the entity stays what it is to its readers.
+    pub(crate) const fn without_record(mut self) -> Self {
+        self.reason = Reason::Upkeep;
+        self
     }
 
     /// The change from an old to a new state; `None` if there is neither.
@@ -54,6 +87,7 @@ impl Change {
             old,
             new,
             all_entries: false,
+            reason: Reason::Wanted,
         })
     }
 
@@ -63,6 +97,7 @@ impl Change {
             old: Some(entity.clone()),
             new: Some(entity),
             all_entries: true,
+            reason: Reason::Upkeep,
         }
     }
 
@@ -73,6 +108,7 @@ impl Change {
             old: Some(old),
             new: Some(new),
             all_entries: true,
+            reason: Reason::Wanted,
         }
     }
 
@@ -80,6 +116,26 @@ impl Change {
     pub(crate) fn operation(&self) -> Result<Operation> {
         let [operation] = operations(self.old.as_ref(), self.new.as_ref())?;
         Ok(operation)
+    }
+
+    /// What the change is in a feed; `None`: nothing. `old` and `new` are what the feed says about the states.
+    pub(super) fn kind(
+        &self,
+        old: Option<&Recorded>,
+        new: Option<&Recorded>,
+    ) -> Option<ChangeKind> {
+        let is_deleted = |state: Option<&Recorded>| state.is_some_and(|state| state.is_deleted);
+        match (self.reason, &self.old, &self.new) {
+            (Reason::Upkeep, ..) | (_, None, None) => None,
+            (Reason::Expired, ..) => Some(ChangeKind::Expired),
+            (Reason::Wanted, None, Some(_)) => Some(ChangeKind::Inserted),
+            (Reason::Wanted, Some(_), None) => Some(ChangeKind::Deleted),
+            (Reason::Wanted, Some(_), Some(_)) => Some(if is_deleted(new) && !is_deleted(old) {
+                ChangeKind::SoftDeleted
+            } else {
+                ChangeKind::Updated
+            }),
+        }
     }
 
     /// The old state, as it was read.

@@ -17,6 +17,7 @@ use super::entity_table::{EntityTable, States};
 use super::lease::{Lease, Timing, before};
 use super::plan::{Plan, violation};
 use super::row::{Evidence, JournalRow, JournalRows};
+use crate::entry::shared::feed::Counters;
 use crate::entry::shared::{Merge, Prepared, SharedRows};
 use crate::entry::{Entry, Location};
 use crate::rows::{is_of_later_version, random_pause};
@@ -46,12 +47,15 @@ struct Draft {
     rows: Vec<Operation>,
     /// The prepared changes of shared rows; `None` for rows that must be read again.
     shared: Vec<Option<Prepared>>,
+    /// The last number of a change that another row had already.
+    taken: Option<i64>,
 }
 
 /// The part of a draft to which an operation belongs.
 enum Part {
     Row(usize),
-    Shared(usize),
+    /// A shared row, and the position of the operation among those of the row.
+    Shared(usize, usize),
     Journal,
 }
 
@@ -60,6 +64,7 @@ impl Draft {
         Self {
             rows: plan.operations.clone(),
             shared: plan.shared.iter().map(|_| None).collect(),
+            taken: None,
         }
     }
 
@@ -77,11 +82,32 @@ impl Draft {
         for (n, prepared) in self.shared.iter().enumerate() {
             let length = prepared.as_ref().map_or(0, |p| p.in_group().count());
             if index < length {
-                return Part::Shared(n);
+                return Part::Shared(n, index);
             }
             index -= length;
         }
         Part::Journal
+    }
+
+    /// Remembers the counters of changes after the group was committed. `written` is its answer.
+    fn counters_committed(&self, counters: &Counters, written: &[Written]) {
+        let mut end = self.rows.len();
+        for prepared in self.shared.iter().flatten() {
+            end += prepared.in_group().count();
+            if let Some(numbers) = &prepared.numbers {
+                // The counter is the last operation of its row.
+                let version = end.checked_sub(1).and_then(|last| written.get(last));
+                numbers.committed(counters, version.and_then(|written| written.etag.clone()));
+            }
+        }
+    }
+
+    /// Remembers the counters of changes of a group that was not applied. The counter at which it failed is not in the draft any more.
+    fn counters_unused(&self, counters: &Counters) {
+        let prepared = self.shared.iter().flatten();
+        prepared
+            .filter_map(|prepared| prepared.numbers.as_ref())
+            .for_each(|numbers| numbers.unused(counters));
     }
 
     fn has_blobs(&self) -> bool {
@@ -120,11 +146,17 @@ impl Committer<'_> {
         let mut draft = Draft::new(plan);
         let sent = self.commit_draft(plan, &mut draft, lease).await;
         match &sent {
-            Sent::Committed(_) => self.shared.discard_old_blobs(draft.take_shared()).await,
+            Sent::Committed(written) => {
+                draft.counters_committed(self.shared.counters, written);
+                self.shared.discard_old_blobs(draft.take_shared()).await;
+            }
             // The row may name the new blob or still the old one: neither is deleted (`DoubtKeepsBlobs`). A
             // collection deletes the blob that no row names.
             Sent::Failed(error) if error.is_ambiguous() => {}
-            _ => self.shared.discard_new_blobs(draft.take_shared()).await,
+            _ => {
+                draft.counters_unused(self.shared.counters);
+                self.shared.discard_new_blobs(draft.take_shared()).await;
+            }
         }
         sent
     }
@@ -186,7 +218,7 @@ impl Committer<'_> {
             .collect();
         let reads = open
             .iter()
-            .map(|n| self.read_one(&plan.shared[*n]))
+            .map(|n| self.read_one(&plan.shared[*n], draft.taken))
             .collect::<Vec<_>>();
         for (n, read) in open.iter().zip(
             stream::iter(reads)
@@ -202,11 +234,18 @@ impl Committer<'_> {
     /// Reads a shared row and prepares its change.
     ///
     /// # Errors
-    /// The target of a copy does not exist.
-    async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
+    /// The target of a copy does not exist; a row that no feed has written has the number of the next change.
+    async fn read_one(&self, merge: &Merge, taken: Option<i64>) -> Result<Prepared> {
+        if taken.is_some() {
+            // Another task of this process may have remembered the counter before the change was written that has the number.
+            self.shared.counters.forget(&merge.at.key.partition_key());
+        }
         // `ConditionOnUnchanged`: also where the row needs no change, the group gets a condition on it.
         // Otherwise the row could lose the reference between this read and the commit.
         let read = self.shared.prepare(merge).await?;
+        if let (Some(numbers), Some(taken)) = (&read.numbers, taken) {
+            numbers.check_unused(taken)?;
+        }
         if read.without_target {
             let (index, target) = (index_name(&merge.index), &merge.at.key);
             return Err(Error::wrong_state(format!(
@@ -277,7 +316,10 @@ impl Committer<'_> {
             Part::Journal if error.is_already_exists() => Err(Sent::StartOver(Cause::AbortRow)),
             // Out of the draft, so that the next round reads the row again. The blob that was prepared for it
             // was never named by a row, and is deleted.
-            Part::Shared(n) if error.is_conflict() => {
+            Part::Shared(n, position) if error.is_conflict() => {
+                let numbers = draft.shared[n].as_ref().and_then(|p| p.numbers.as_ref());
+                let number = numbers.and_then(|numbers| numbers.at(position));
+                draft.taken = number.filter(|_| error.is_already_exists()).or(draft.taken);
                 self.shared.discard_new_blobs(draft.shared[n].take()).await;
                 Ok(())
             }

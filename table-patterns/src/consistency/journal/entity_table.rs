@@ -11,7 +11,7 @@ use table_core::store::{Result, TableStore};
 use crate::entity_rows::EntityRows;
 use crate::entry::row_properties::without_mark;
 use crate::entry::shared::Merge;
-use crate::entry::{Entry, Location, Maintainer, Permission, Shape};
+use crate::entry::{Entry, Location, Maintainer, Permission, Recorded, Shape};
 use crate::rows::before_write;
 use crate::rows::encrypted::marked;
 
@@ -81,6 +81,11 @@ impl EntityTable {
             &self.name,
             &without_mark(entity),
         ))
+    }
+
+    /// See [`Maintainer::recorded`].
+    pub(super) fn recorded(&self, entity: &Entity) -> Result<Option<Recorded>> {
+        self.maintainer.recorded(entity)
     }
 
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.

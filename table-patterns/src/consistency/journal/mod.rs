@@ -170,6 +170,7 @@ pub use crate::entity_rows::WriteId;
 pub(crate) use crate::entity_rows::{as_read, is_marked};
 use crate::entry::Maintainer;
 pub(crate) use crate::entry::row_properties::{has_mark, holders, is_pending};
+use crate::entry::shared::feed::Counters;
 use crate::entry::shared::{Blobs, SharedRows};
 
 /// Requests of one write that are under way at the same time, unless set.
@@ -185,6 +186,7 @@ pub struct Journal {
     clearing: Clearing,
     background: BackgroundTasks,
     partition_locks: PartitionLocks,
+    counters: Counters,
 }
 
 impl Journal {
@@ -206,6 +208,7 @@ impl Journal {
             timing: Timing::default(),
             clearing: Clearing::default(),
             background: BackgroundTasks::default(),
+            counters: Counters::default(),
             partition_locks: PartitionLocks::default(),
         }
     }
@@ -352,6 +355,7 @@ impl Journal {
         SharedRows {
             store: &*self.entities.store,
             blobs: self.blobs.as_ref(),
+            counters: &self.counters,
         }
     }
 

@@ -13,7 +13,7 @@ use super::entity_table::EntityTable;
 use super::row::AffectedKey;
 use super::unique;
 use crate::entity_rows::{self, Mark, WriteId};
-use crate::entry::shared::{Holder, Merge, apply_copy, held_by, without_copies};
+use crate::entry::shared::{Holder, Merge, apply_copy, feed, held_by, without_copies};
 use crate::entry::{Derived, Entry, EntryDiff, Location, Permission, Shape};
 use crate::rows::encrypted::marked;
 
@@ -136,6 +136,7 @@ impl Planner<'_> {
         let (mut local, mut remote) = diff.split(&self.entities.name, partition.as_str());
         let mut shared = Merge::all_of(local.take_shared());
         copy_within(&mut operations, &mut shared)?;
+        shared.extend(self.feed(changes)?);
         let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
@@ -256,6 +257,27 @@ impl Planner<'_> {
             .iter()
             .find(|(e, _)| !had.iter().any(|(old, _)| old.location == e.location));
         gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, name)))
+    }
+
+    /// The changes that a feed of the table records, in the order of the write.
+    fn feed(&self, changes: &[Change]) -> Result<Option<Merge>> {
+        let mut records = Vec::new();
+        for change in changes {
+            let recorded = |state: &Option<Entity>| {
+                let recorded = state.as_ref().map(|of| self.entities.recorded(of));
+                Ok::<_, Error>(recorded.transpose()?.flatten())
+            };
+            let (old, new) = (recorded(&change.old)?, recorded(&change.new)?);
+            let kind = change.kind(old.as_ref(), new.as_ref());
+            if let (Some(kind), Some(of)) = (kind, new.or(old)) {
+                let (table, key) = (&self.entities.name, change.key()?);
+                records.push(feed::recorded(table, key, kind, &of.entity_type)?);
+            }
+        }
+        Ok(records.first().cloned().map(|first| Merge {
+            put: records,
+            ..Merge::new(first.location, first.index, first.shape)
+        }))
     }
 
     /// The positions of operations that would overwrite or delete a row of any owner, or one that is not there: for

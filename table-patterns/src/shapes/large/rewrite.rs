@@ -304,7 +304,7 @@ impl RowRewrite {
             }
         }
         if found.rewritten > 0 {
-            self.writer.merge(&new, row, patch).await?;
+            self.writer.merge_references(&new, row, patch).await?;
         }
         Ok(found)
     }

@@ -13,8 +13,6 @@ pub(crate) const fn n(requests: u64) -> Cell {
 }
 
 pub(crate) const NO_READS: Cell = Cell::Absent("a group writes, and reads nothing for its caller");
-pub(super) const NO_MOVES: Cell =
-    Cell::Absent("a move is a change of two partitions, each with a counter of its own");
 pub(crate) const NO_SCHEMA: Cell =
     Cell::Absent("its query returns values of serde, and a set operation writes entities");
 pub(crate) const NOT_BOUND: Cell = Cell::Absent("`replace` knows all that it needs");

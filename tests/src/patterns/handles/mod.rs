@@ -11,6 +11,6 @@ mod verbs;
 pub(super) use costs::Cell;
 pub(super) use groups::GroupOf;
 pub(super) use notes::{
-    BOOK, Indexed, Large, LargeIndexed, Note, Plain, Spread, Typed, Untyped, Wider,
+    BOOK, Indexed, Large, LargeIndexed, Note, Plain, Recorded, Spread, Typed, Untyped, Wider,
 };
 pub(super) use verbs::{Verbs, World};

@@ -95,6 +95,10 @@ note!(
     /// With a local entry.
     Indexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], []
 );
+note!(
+    /// With a feed of its changes.
+    Recorded, [entity(type = "Note", feed)], [partition_key], []
+);
 note!(Wider, [entity(wide)], [partition_key], []);
 note!(
     /// With its text in a blob.

@@ -7,16 +7,16 @@ use table_core::model::{ETag, IfMatch};
 use table_core::query::{Continuation, Page};
 use table_core::store::{BulkSummary, Result};
 use table_core::typed::{SerdeTable, TableEntity};
-use table_patterns::changes::ChangeTable;
 use table_patterns::index::IndexOptions;
 use table_patterns::journal::Clearing;
 use table_patterns::{Database, Table};
 
-use super::costs::{Cells, LARGE, NO_MOVES, NO_SCHEMA, PLAIN, n};
-use super::notes::{Indexed, Large, LargeIndexed, Note as _, Plain, Typed, Untyped, book};
+use super::costs::{Cells, LARGE, NO_SCHEMA, PLAIN, n};
+use super::notes::{
+    Indexed, Large, LargeIndexed, Note as _, Plain, Recorded, Typed, Untyped, book,
+};
 use super::verbs::{
-    Value, Verbs, Version as _, World, common, opened, remove_in, set_unknown_in, sets,
-    unknown_value_in,
+    Value, Verbs, Version as _, World, common, opened, set_unknown_in, sets, unknown_value_in,
 };
 
 /// A declared table.
@@ -29,16 +29,29 @@ async fn open_in<T: TableEntity>(world: &World) -> Table<T> {
     table
 }
 
+/// A declared table that knows the counter of the partition.
+async fn open_recorded(world: &World) -> Table<Recorded> {
+    let table = open_in::<Recorded>(world).await;
+    let first = Recorded::new(999_999, "first", None);
+    table.insert(&first).await.expect("a new note");
+    let first = Recorded::key_of(999_999);
+    assert!(table.delete_if_exists(first).await.expect("the note"));
+    table
+}
+
 /// The verbs of a table with entities of a type.
 macro_rules! table_of {
     ($of:ident, $name:literal, $cells:expr) => {
+        table_of!($of, $name, $cells, open_in);
+    };
+    ($of:ident, $name:literal, $cells:expr, $open:ident) => {
         impl Verbs for Table<$of> {
             type Of = $of;
             const NAME: &'static str = $name;
             const CELLS: Cells = $cells;
 
             async fn open(world: &World) -> Self {
-                open_in(world).await
+                $open(world).await
             }
 
             async fn replace_stored(&self, read: u32, note: &$of) -> Result<Option<ETag>> {
@@ -95,6 +108,12 @@ table_of!(
     "`Table`, a type with large fields, entries in the partition",
     LARGE
 );
+table_of!(
+    Recorded,
+    "`Table`, a type with a feed, a partition whose counter the handle knows",
+    LARGE,
+    open_recorded
+);
 
 impl Verbs for SerdeTable<Plain> {
     type Of = Plain;
@@ -123,56 +142,4 @@ impl Verbs for SerdeTable<Plain> {
         unreachable!("a table of serde types has no set operations")
     }
     common!(@rows);
-}
-
-impl Verbs for ChangeTable<Untyped> {
-    type Of = Untyped;
-    const NAME: &'static str = "`ChangeTable`, a partition that the handle knows";
-    const CELLS: Cells = Cells {
-        move_to: NO_MOVES,
-        ..PLAIN
-    };
-
-    async fn open(world: &World) -> Self {
-        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
-        let table = opened(table, async |table| table.create_if_missing().await).await;
-        // Afterwards the handle knows the counter of the partition.
-        let first = Untyped::new(999_999, "first", None);
-        table.insert(&first).await.expect("a new note");
-        assert!(
-            table
-                .delete_if_exists(Untyped::key_of(999_999))
-                .await
-                .expect("the note")
-        );
-        table
-    }
-
-    common!(@verbs |number| Untyped::key_of(number); |table| table.query().partition(book()));
-    sets!(|table| table.query().partition(book()));
-
-    async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<()> {
-        unreachable!("a table with a change feed has no `move_to`")
-    }
-
-    async fn remove(&self, number: u32) {
-        let table = self.table();
-        remove_in(&**table.store(), table.name(), Untyped::key_of(number)).await;
-    }
-
-    async fn set_unknown(&self, number: u32, value: i32) {
-        let table = self.table();
-        set_unknown_in(
-            &**table.store(),
-            table.name(),
-            Untyped::key_of(number),
-            value,
-        )
-        .await;
-    }
-
-    async fn unknown_value(&self, number: u32) -> Option<i32> {
-        let table = self.table();
-        unknown_value_in(&**table.store(), table.name(), Untyped::key_of(number)).await
-    }
 }

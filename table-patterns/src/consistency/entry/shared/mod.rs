@@ -1,4 +1,4 @@
-//! Rows that hold the entries of several entities: lists, summaries, copies. Each row is read, changed and
+//! Rows that hold the entries of several entities: lists, summaries, copies, the counters of feeds. Each row is read, changed and
 //! written under its ETag, so one of two concurrent writers starts again.
 
 #[cfg(feature = "blobs")]
@@ -6,6 +6,7 @@ mod blobs;
 mod chunks;
 mod copy;
 mod extremes;
+pub(crate) mod feed;
 mod list;
 mod members;
 mod summary;
@@ -112,6 +113,8 @@ pub(crate) struct Prepared {
     old_blobs: Vec<String>,
     /// Blobs that no row names unless the operations are applied.
     new_blobs: Vec<String>,
+    /// The numbers of the changes that are recorded.
+    pub(crate) numbers: Option<feed::Numbers>,
 }
 
 impl Prepared {
@@ -149,6 +152,7 @@ impl Prepared {
 pub(crate) struct SharedRows<'a> {
     pub(crate) store: &'a dyn TableStore,
     pub(crate) blobs: Option<&'a Blobs>,
+    pub(crate) counters: &'a feed::Counters,
 }
 
 /// Attempts to read a row that other writers reorganize.
@@ -172,6 +176,7 @@ impl<'a> SharedRows<'a> {
             }
             Shape::Summary { .. } => summary::prepare(*self, merge).await,
             Shape::Copy { .. } => copy::prepare(*self, merge).await,
+            Shape::Feed => feed::prepare(*self, merge).await,
         }
     }
 
@@ -188,6 +193,8 @@ impl<'a> SharedRows<'a> {
                 row.as_ref().map(ListRow::read).transpose().map(drop)
             }
             Shape::Row | Shape::Summary { .. } => self.row(&merge.at, &merge.index).await.map(drop),
+            // A feed is in the partition of its entities: no change of another partition is checked.
+            Shape::Feed => Ok(()),
         }
     }
 

@@ -290,6 +290,7 @@ pub(super) fn check_leads_to_entities(index: &Index) -> Result<()> {
     let reason = match index.shape() {
         Shape::Summary { .. } => "counts entities: call `summary`",
         Shape::Copy { .. } => "copies into an entity: read that entity",
+        Shape::Feed => "is a change feed: read its changes by `Table::changes`",
         Shape::Row | Shape::List { .. } | Shape::Blob => return Ok(()),
     };
     Err(Error::misuse(format!(

@@ -75,6 +75,10 @@ impl<'a> Scrub<'a> {
         cursor: ScrubCursor,
         report: &mut ScrubReport,
     ) -> Result<Option<ScrubCursor>> {
+        if self.index.definition().is_feed() {
+            // Nothing says which changes there were. `tables doctor` finds damaged rows.
+            return Ok(None);
+        }
         if matches!(self.index.shape(), Shape::Summary { .. }) {
             let partition = self
                 .recount
@@ -190,6 +194,9 @@ impl<'a> Scrub<'a> {
             return Err(Error::misuse("only a whole scrub compares sums and counts"));
         }
         let (rows, mut report) = (self.rows, ScrubReport::default());
+        if self.index.definition().is_feed() {
+            return Ok(report);
+        }
         if rows.table_of(self.index) != rows.table {
             self.dangling(None, &mut report).await?;
         }

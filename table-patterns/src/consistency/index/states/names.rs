@@ -13,8 +13,12 @@ use crate::entry::{Index, Shape};
 pub(crate) fn check_names(indexes: &[Index]) -> Result<()> {
     for (n, index) in indexes.iter().enumerate() {
         let (name, entity) = (index.name(), &index.definition().entity);
+        let is_feed = index.definition().is_feed();
         let same = |other: &&Index| {
-            other.name() == name && !other.definition().entity.is_disjoint_from(entity)
+            let both_feeds = is_feed && other.definition().is_feed();
+            other.name() == name
+                && !both_feeds
+                && !other.definition().entity.is_disjoint_from(entity)
         };
         if indexes[..n].iter().any(|other| same(&other)) {
             return Err(Error::invalid_declaration(format!(
@@ -49,6 +53,17 @@ pub(crate) fn check_generations(
             known.manifest.indexes.len() + 1,
         ));
     }
+    let dropped = known
+        .manifest
+        .indexes
+        .iter()
+        .find(|stored| stored.shape == Some(Shape::Feed) && stored.is_dropping());
+    if let Some(dropped) = dropped.filter(|_| definition.is_feed()) {
+        return Err(Error::wrong_state(format!(
+            "the feed '{}' of the table '{table}' is being dropped, with the changes of the table: declare another feed when it is gone",
+            dropped.id()
+        )));
+    }
     let named = known
         .manifest
         .indexes
@@ -69,9 +84,10 @@ pub(crate) fn check_generations(
     )))
 }
 
-/// Whether entries of two indexes could have the same row; for copies, the same property of an entity.
+/// Whether entries of two indexes could have the same row; for copies, the same property of an entity. The feeds of a table share their rows.
 fn can_share_rows(one: &IndexDefinition, other: &IndexDefinition) -> bool {
     match (&one.shape, &other.shape) {
+        (Shape::Feed, Shape::Feed) => false,
         (
             Shape::Copy {
                 prefix: a,

@@ -19,7 +19,7 @@ use super::manifest::{Loaded, ManifestRows, TableRow};
 use super::processes::{Durations, ProcessId, Registration, Watch};
 use super::view::{DeclaredIndex, ManifestView, NotInForce, ReadTime, Unmaintainable};
 use crate::entity_rows::EntityRows;
-use crate::entry::{Entry, Index, Location, Maintainer, Permission, Shape, Uniqueness};
+use crate::entry::{Entry, Index, Location, Maintainer, Permission, Recorded, Shape, Uniqueness};
 use crate::index::exposure::{check_and_declare_copies, first_revealed};
 use crate::journal::Timing;
 use crate::rows::before_write;
@@ -405,6 +405,16 @@ impl IndexSet {
             .collect()
     }
 
+    /// Whether writes of some entities record their changes.
+    pub(crate) fn has_feed(&self) -> bool {
+        let known = self.known();
+        let mut feeds = known
+            .indexes
+            .iter()
+            .filter(|declared| declared.index.definition().is_feed());
+        feeds.any(|declared| declared.state.writes_entries())
+    }
+
     fn known(&self) -> Arc<ManifestView> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -568,11 +578,16 @@ impl IndexSet {
             .types
             .iter()
             .filter(|stored| !stored.encrypted.is_empty());
+        let softly_deleted = loaded.manifest.types.iter().filter(|stored| {
+            let expiry = stored.expiry.as_ref();
+            expiry.is_some_and(|expiry| expiry.deleted.is_some())
+        });
         let mut next = ManifestView {
             own: self.own.len(),
             // Kept, and not returned: lookups and upkeep go on, and only writes of the type are refused.
             type_conflict: self.check_stored_type(loaded).err(),
             encrypted: types.cloned().collect(),
+            softly_deleted: softly_deleted.cloned().collect(),
             declared: loaded.manifest.indexes.len(),
             not_in_force: loaded
                 .manifest
@@ -764,6 +779,10 @@ impl Maintainer for IndexSet {
             .filter(|one| one.state.removes_entries() && !one.index.derives_stored_keys(entity));
         let entries = differs.map(|one| one.index.stored_entries(&self.table, entity));
         Ok(entries.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    fn recorded(&self, entity: &Entity) -> Result<Option<Recorded>> {
+        self.known().recorded(entity)
     }
 
     /// Refuses an entity with a plaintext property that the manifest declares as encrypted. The check is for

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::manifest::TableRow;
 use super::processes::ProcessRow;
 use crate::entry::shared::copied_names;
-use crate::entry::{Derived, Entry, Index, Location, Shape};
+use crate::entry::{Derived, Entry, Index, Location, Recorded, Shape};
 
 /// When a read of the manifest began: the number of state changes that this process made before, and the clock
 /// of the process.
@@ -39,6 +39,8 @@ pub(super) struct ManifestView {
     pub(super) type_conflict: Option<Error>,
     /// The types with encrypted properties.
     pub(super) encrypted: Vec<StoredType>,
+    /// The types whose entities can be deleted softly.
+    pub(super) softly_deleted: Vec<StoredType>,
     /// The properties of entities that copy indexes write.
     pub(super) copied: Arc<[String]>,
     pub(super) table: TableRow,
@@ -353,6 +355,30 @@ impl ManifestView {
         self.unknown
             .iter()
             .try_for_each(|unknown| unknown.check(table, entity))
+    }
+
+    /// See [`Maintainer::recorded`](crate::entry::Maintainer::recorded). All feeds of a table record into one list of changes, so that an
+    /// entity of two feeds has one change.
+    pub(super) fn recorded(&self, entity: &Entity) -> Result<Option<Recorded>> {
+        let feeds = self
+            .indexes
+            .iter()
+            .filter(|declared| declared.state.writes_entries());
+        for declared in feeds {
+            let Some(entity_type) = declared.index.recorded_type(entity)? else {
+                continue;
+            };
+            let is_deleted = self.softly_deleted.iter().any(|stored| {
+                let is_of_type = stored.entity.as_ref().is_some_and(|of| of.admits(entity));
+                let expiry = stored.expiry.as_ref().filter(|_| is_of_type);
+                expiry.is_some_and(|expiry| expiry.is_deleted(entity))
+            });
+            return Ok(Some(Recorded {
+                entity_type: entity_type.clone(),
+                is_deleted,
+            }));
+        }
+        Ok(None)
     }
 
     /// The entries of an entity in the wanted indexes.
