@@ -430,7 +430,7 @@ async fn planted_rows_are_damage() {
         reservation,
         feed("~~changes").with("Next", i64::MIN),
         feed("~~changes~9223372036854775807")
-            .with("Kind", "written")
+            .with("Kind", "updated")
             .with("Row", "1"),
         Entity::new("~~changes", "a")
             .unwrap()
