@@ -47,6 +47,7 @@
 /// | `min_reader = 2` | programs of version 2 and later read the rows of this version as their own | the version |
 /// | `projection_of = Employee` | some properties of an entity, for reading only | an entity |
 /// | `spread = 16`, `salt = "…"` | spreads partitions over buckets: `SpreadTable` of `table_patterns` | not spread |
+/// | `feed` | records each change in the transaction of its write: `changes` of `table_patterns` | no feed |
 /// | `wide` | allows more properties than one row holds: `WideTable` of `table_patterns` | one row |
 /// | `crate = path` | path of `table_core` | `::table_core` |
 ///

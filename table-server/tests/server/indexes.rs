@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use table_core::prelude::TableEntity;
 use table_core::query::Query;
 use table_core::store::{ServiceProfile, TableStore, TableStoreExt as _};
 use table_encryption::{AesKeyWrap, EncryptedStore, Keys};
 use table_patterns::Database;
+use table_patterns::changes::ChangeKind;
 use table_patterns::index::{
     Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Trust,
 };
@@ -52,6 +53,52 @@ async fn indexed() -> (Client, IndexedEntities) {
     .await
     .unwrap();
     (client, handle)
+}
+
+/// What clients in other languages write is in the feed of its type.
+#[tokio::test]
+async fn writes_of_other_clients_are_in_the_feed() {
+    #[derive(TableEntity)]
+    #[entity(type = "Person", feed)]
+    struct Person {
+        #[partition_key]
+        department: String,
+        #[row_key]
+        row: String,
+    }
+    let store = MemoryStore::with_profile(ServiceProfile::SERVED);
+    let people = Database::with_options(store.clone(), IndexOptions::local())
+        .table::<Person>(table())
+        .unwrap();
+    people.declare().await.unwrap();
+    let client = serve(store).await;
+    let body = |row: &str, of: &str| {
+        format!("{{\"PartitionKey\":\"Sales\",\"RowKey\":\"{row}\",\"EntityType\":\"{of}\"}}")
+    };
+    let requests = [
+        Ask::new("POST", "Staff").json(body("1", "Person")),
+        Ask::new("POST", "Staff").json(body("2", "Dog")),
+        Ask::new("PUT", address("3")).json(body("3", "Person")),
+        Ask::new("MERGE", address("1")).json("{\"Age\":42}"),
+        Ask::new("DELETE", address("3")).with("If-Match", "*"),
+    ];
+    for request in requests {
+        let reply = client.owner(request).await;
+        assert!((200..300).contains(&reply.status), "{reply:?}");
+    }
+    let sales = PartitionKey::new("Sales").unwrap();
+    let changes = people.changes().after(&sales, 0).await.unwrap();
+    let found: Vec<_> = changes
+        .iter()
+        .map(|change| (change.kind, change.key.row(), &*change.entity_type))
+        .collect();
+    let expected = [
+        (ChangeKind::Inserted, "1", "Person"),
+        (ChangeKind::Inserted, "3", "Person"),
+        (ChangeKind::Updated, "1", "Person"),
+        (ChangeKind::Deleted, "3", "Person"),
+    ];
+    assert_eq!(found, expected);
 }
 
 async fn serve(store: MemoryStore) -> Client {

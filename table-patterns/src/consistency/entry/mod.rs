@@ -6,7 +6,7 @@
 //! | `definition` | [`Index`]: derives the entries of an entity from an index definition |
 //! | `entry` | [`Entry`] and its row; `EntryDiff`: the changes between two states of an entity; [`Maintainer`]: the source of the entries |
 //! | `row_properties` | the properties by which rows are distinguished |
-//! | `shared` | rows that several entities share: lists, summaries and copies |
+//! | `shared` | rows that several entities share: lists, summaries, copies, and the counter of a feed |
 
 mod definition;
 #[expect(

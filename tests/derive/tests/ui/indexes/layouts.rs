@@ -27,7 +27,7 @@ struct Spread {
 }
 
 #[derive(TableEntity)]
-#[entity(type = "Both", wide, spread = 16)]
+#[entity(type = "Both", wide, spread = 16, feed)]
 struct Both {
     #[partition_key]
     day: String,
