@@ -251,7 +251,11 @@ impl AddArgs {
         manifest: &Manifest,
         table: &TableName,
     ) -> Result<()> {
-        let page = open.store.query(table, &Query::new(), None).await?;
+        let page = open
+            .store
+            .query(table, &Query::new(), None)
+            .await?
+            .into_page()?;
         let own: Vec<_> = page.items.iter().filter(|row| is_own(row)).collect();
         let definition = index.definition();
         let found: Vec<_> = own

@@ -67,7 +67,7 @@ impl ListArgs {
 /// The name, the number and the size of the rows by the service's formula, and the manifest in short.
 async fn long_line(store: &dyn TableStore, table: &TableName) -> Result<String> {
     // The first page only: the service cannot count, and a whole table takes a request for each 1,000 rows.
-    let page = store.query(table, &Query::new(), None).await?;
+    let page = store.query(table, &Query::new(), None).await?.into_page()?;
     let more = if page.continuation.is_some() { "+" } else { "" };
     let manifest = manifest(store, table).await?;
     let bytes: usize = page
@@ -237,7 +237,11 @@ impl QueryArgs {
             // Rows that are left out count for the service, so a page may have fewer entities than asked for,
             // and the loop goes on.
             query.top = self.top.map(|_| left.min(MAX_PAGE_ENTITIES));
-            let page = open.store.query(&self.table, &query, from.as_ref()).await?;
+            let page = open
+                .store
+                .query(&self.table, &query, from.as_ref())
+                .await?
+                .into_page()?;
             // A service that returned the same token again would make this loop endless.
             if let Some(next) = &page.continuation {
                 cycles.add(next, page.items.len())?;

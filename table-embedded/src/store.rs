@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redb::ReadableTableMetadata as _;
 use table_core::engine;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{AccessPath, Continuation, Page, Query, Select};
+use table_core::query::{AccessPath, Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, StoreContext,
     TableStore, Written,
@@ -346,16 +346,21 @@ impl TableStore for EmbeddedStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         consume_budget().await;
         engine::check_query(&PROFILE, query)?;
         if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
             let snapshot = self.snapshot().await?;
-            return read(|| snapshot.query(&PROFILE, table, query, from));
+            let page = read(|| snapshot.query(&PROFILE, table, query, from))?;
+            return Ok(page.into());
         }
         let snapshot = self.snapshot().await?;
         let Some(from) = from else {
-            return self.start_page(snapshot, table, query, None)?.wait().await;
+            let page = self
+                .start_page(snapshot, table, query, None)?
+                .wait()
+                .await?;
+            return Ok(page.into());
         };
         let ahead = match self
             .inner
@@ -376,7 +381,7 @@ impl TableStore for EmbeddedStore {
         if let Some(next) = &page.continuation {
             self.read_ahead(table, query, next);
         }
-        Ok(page)
+        Ok(page.into())
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -12,7 +12,7 @@ use table_core::Result;
 use table_core::forward_to_store;
 use table_core::manifest::{Consent, IndexDefinition, Layout, Manifest, StoredIndex, StoredType};
 use table_core::model::{Entity, INDEX_NAME, Key, RowKind, SYSTEM_PREFIX, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Outcome, PlainWrite, TableStore,
     TableStoreExt as _, Written,
@@ -324,7 +324,7 @@ impl TableStore for ClientStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         if self.knowledge == Knowledge::Layouts {
             return self.store.query(table, query, from).await;
         }
@@ -344,7 +344,11 @@ impl TableStore for ClientStore {
             .transpose()?;
         let mut pages = 0;
         loop {
-            let mut page = self.store.query(table, &inner, from.as_ref()).await?;
+            let mut page = self
+                .store
+                .query(table, &inner, from.as_ref())
+                .await?
+                .into_page()?;
             page.items.retain(|entity| !is_hidden(entity));
             pages += 1;
             // A page of index entries only: the client sees nothing of it. Bounded, so that one request of a client does not scan a table.
@@ -359,20 +363,13 @@ impl TableStore for ClientStore {
                 .continuation
                 .map(|next| translated(&next, &inner, query))
                 .transpose()?;
+            let items = page.items;
             return Ok(Page {
-                items: page.items,
+                items,
                 continuation,
-            });
+            }
+            .into());
         }
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<table_core::query::ReadablePage> {
-        self.query(table, query, from).await.map(Into::into)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

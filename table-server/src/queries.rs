@@ -58,6 +58,7 @@ pub(crate) async fn entities(
         filter: filter(parameters)?,
         select: select(parameters)?,
         top: top(parameters)?,
+        ..Query::new()
     };
     if query.top == Some(0) {
         tenant.require_table(table).await?;
@@ -96,7 +97,11 @@ pub(crate) async fn entities(
             let Page {
                 items,
                 continuation,
-            } = tenant.store.query(table, &query, from.as_ref()).await?;
+            } = tenant
+                .store
+                .query(table, &query, from.as_ref())
+                .await?
+                .into_page()?;
             let position = continuation
                 .map(|next| {
                     next.position(tenant.store.profile(), table, &query)

@@ -89,21 +89,10 @@ impl TableStore for RealTimeStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let (store, table, query, from) =
-            (self.0.clone(), table.clone(), query.clone(), from.cloned());
-        in_real_time(async move { store.query(&table, &query, from.as_ref()).await }).await
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         let (store, table, query, from) =
             (self.0.clone(), table.clone(), query.clone(), from.cloned());
-        in_real_time(async move { store.query_readable(&table, &query, from.as_ref()).await }).await
+        in_real_time(async move { store.query(&table, &query, from.as_ref()).await }).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
+use table_core::query::{Continuation, Query, ReadablePage, Select};
 use table_core::store::{
     GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -46,19 +46,8 @@ pub(crate) trait StoreWrapper: Send + Sync {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        self.around(self.inner().query(table, query, from)).await
-    }
-
-    /// A wrapper that overrides [`query`](Self::query) overrides this method, too.
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        self.around(self.inner().query_readable(table, query, from))
-            .await
+        self.around(self.inner().query(table, query, from)).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -116,17 +105,8 @@ macro_rules! impl_table_store {
                 table: &table_core::model::TableName,
                 query: &table_core::query::Query,
                 from: Option<&table_core::query::Continuation>,
-            ) -> table_core::store::Result<table_core::query::Page<table_core::model::Entity>> {
-                $crate::wrappers::StoreWrapper::query(self, table, query, from).await
-            }
-
-            async fn query_readable(
-                &self,
-                table: &table_core::model::TableName,
-                query: &table_core::query::Query,
-                from: Option<&table_core::query::Continuation>,
             ) -> table_core::store::Result<table_core::query::ReadablePage> {
-                $crate::wrappers::StoreWrapper::query_readable(self, table, query, from).await
+                $crate::wrappers::StoreWrapper::query(self, table, query, from).await
             }
 
             async fn write(
@@ -356,21 +336,10 @@ impl StoreWrapper for UnsortedStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let mut page = self.store.query(table, query, from).await?;
-        page.items.reverse();
-        Ok(page)
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        StoreWrapper::query(self, table, query, from)
-            .await
-            .map(ReadablePage::from)
+        let mut found = self.store.query(table, query, from).await?;
+        found.page.items.reverse();
+        Ok(found)
     }
 }
 
@@ -401,21 +370,10 @@ impl StoreWrapper for SmallPageStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let mut query = query.clone();
         query.top = query.top.into_iter().chain([self.rows]).min();
         self.store.query(table, &query, from).await
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<ReadablePage> {
-        StoreWrapper::query(self, table, query, from)
-            .await
-            .map(ReadablePage::from)
     }
 }
 

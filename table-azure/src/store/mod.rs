@@ -13,7 +13,7 @@ use azure_core::http::{Pipeline, RetryOptions};
 use table_core::Result;
 use table_core::adapter::TraceKeys;
 use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     ErrorKind, GroupTransaction, ManifestCache, Operation, ServiceProfile, StoreContext,
     TableStore, Written,
@@ -275,7 +275,7 @@ impl TableStore for AzureTableStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         // The service returns only rows in the range of a signature, so the manifest would look empty.
         if self.client.endpoint.hides_manifest()
             && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION)
@@ -285,7 +285,8 @@ impl TableStore for AzureTableStore {
             );
             return Err(ErrorKind::Forbidden(reason).into());
         }
-        self.client.query(table, query, from).await
+        let page = self.client.query(table, query, from).await?;
+        Ok(page.into())
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

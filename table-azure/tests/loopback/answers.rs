@@ -48,10 +48,20 @@ async fn a_continuation_survives_a_url_and_belongs_to_its_query() {
     ])
     .await;
     let store = store(&server);
-    let page = store.query(&table(), &query(), None).await.unwrap();
+    let page = store
+        .query(&table(), &query(), None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     let text = page.continuation.unwrap().to_string();
     let back: Continuation = text.parse().unwrap();
-    store.query(&table(), &query(), Some(&back)).await.unwrap();
+    store
+        .query(&table(), &query(), Some(&back))
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert!(
         server.asked()[1]
             .line

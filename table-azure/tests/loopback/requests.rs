@@ -302,7 +302,12 @@ async fn a_url_that_is_too_long_is_an_error_of_the_caller_and_is_not_sent() {
     let without = format!("{}/Orders()?$filter=N%20eq%20%27%27", server.address).len();
     let query =
         |bytes: usize| Query::new().with_filter(Filter::eq("N", "x".repeat(bytes - without)));
-    store.query(&table(), &query(65_534), None).await.unwrap();
+    store
+        .query(&table(), &query(65_534), None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(server.asked().len(), 1);
     let error = store
         .query(&table(), &query(65_535), None)

@@ -145,10 +145,20 @@ async fn a_store_of_the_secondary_reads_manifests_from_the_primary() {
     let copy = Server::start([answer("200 OK", &[], r#"{"value":[]}"#)]).await;
     let store = secondary(&primary, &copy);
     let manifest = Query::new().with_filter(Filter::eq("PartitionKey", MANIFEST_PARTITION));
-    store.query(&table(), &manifest, None).await.unwrap();
+    store
+        .query(&table(), &manifest, None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(primary.asked().len(), 1);
     assert_eq!(copy.asked().len(), 0);
-    store.query(&table(), &Query::new(), None).await.unwrap();
+    store
+        .query(&table(), &Query::new(), None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(primary.asked().len(), 1);
     assert_eq!(copy.asked().len(), 1);
     let row = Key::new(MANIFEST_PARTITION, "table").unwrap();

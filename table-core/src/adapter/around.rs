@@ -66,21 +66,10 @@ macro_rules! impl_around {
                 table: &TableName,
                 query: &$crate::query::Query,
                 from: Option<&$crate::query::Continuation>,
-            ) -> Result<$crate::query::Page<$crate::model::Entity>> {
-                self.check_query(table, query)?;
-                let call = Call::new(OperationKind::Query, table).at(query.access_path());
-                self.around(call, self.store.query(table, query, from)).await
-            }
-
-            async fn query_readable(
-                &self,
-                table: &TableName,
-                query: &$crate::query::Query,
-                from: Option<&$crate::query::Continuation>,
             ) -> Result<$crate::query::ReadablePage> {
                 self.check_query(table, query)?;
                 let call = Call::new(OperationKind::Query, table).at(query.access_path());
-                self.around(call, self.store.query_readable(table, query, from)).await
+                self.around(call, self.store.query(table, query, from)).await
             }
 
             async fn write(

@@ -66,7 +66,7 @@ impl<S: fmt::Debug> fmt::Debug for WithClock<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for WithClock<S> {
     forward_to_store!(self => self.store;
-        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact);
+        profile, create_table, delete_table, list_tables, get, query, write, transact);
 
     fn context(&self) -> &StoreContext {
         &self.context

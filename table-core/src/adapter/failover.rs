@@ -326,24 +326,10 @@ impl<P: TableStore, S: TableStore> TableStore for Failover<P, S> {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let next = NextPage::of_query(query, from);
         let primary = self.primary.query(table, query, next.primary);
         let secondary = self.secondary.query(table, query, next.secondary.as_ref());
-        self.read(next.route, primary, secondary).await.map(marked)
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<ReadablePage> {
-        let next = NextPage::of_query(query, from);
-        let primary = self.primary.query_readable(table, query, next.primary);
-        let secondary = self
-            .secondary
-            .query_readable(table, query, next.secondary.as_ref());
         let (ReadablePage { page, unreadable }, copy) =
             self.read(next.route, primary, secondary).await?;
         Ok(ReadablePage {

@@ -1,6 +1,6 @@
 //! The check of writes of plain rows against the indexes and the layouts of a manifest.
 
-use super::{Discriminator, EntityType, Layout, Manifest, StoredIndex, StoredType};
+use super::{Discriminator, EntityType, Layout, Manifest, Shape, StoredIndex, StoredType};
 use crate::error::{Error, Result};
 use crate::model::{Entity, Key, TableName};
 use crate::operation::Operation;
@@ -71,9 +71,17 @@ impl Manifest {
             Some("") | None => "entities of any type".to_owned(),
             Some(name) => format!("entities of the type {name}"),
         };
-        Err(Error::manifest_mismatch(format!(
-            "the table '{table}' has the index '{id}' of {entities}, and {operation} of {key} would leave it stale: {advice}"
-        )))
+        // A feed is never repaired: no scrub knows the changes that it lacks.
+        let reason = if index.shape == Some(Shape::Feed) {
+            format!(
+                "the table '{table}' has a feed of {entities}, '{id}', and {operation} of {key} would not be in it: {advice}"
+            )
+        } else {
+            format!(
+                "the table '{table}' has the index '{id}' of {entities}, and {operation} of {key} would leave it stale: {advice}"
+            )
+        };
+        Err(Error::manifest_mismatch(reason))
     }
 
     /// Refuses a write of a wide entity if its properties or key show that it has a type of another layout.

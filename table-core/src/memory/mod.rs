@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::engine::{self, Change, Scan, ScanStep, Stamp, apply_group, apply_to, read_entity};
 use crate::model::{Entity, Key, TableName, Ticks};
-use crate::query::{Continuation, Page, Query, Select};
+use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
     ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, StoreContext, TableStore,
     Written,
@@ -183,7 +183,7 @@ impl TableStore for MemoryStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         engine::check_query(&self.shared.profile, query)?;
         let table = self.table(table)?;
         // A page is read under one lock. `Scan` bounds the rows that it visits, and so the time for which writers
@@ -197,7 +197,7 @@ impl TableStore for MemoryStore {
                 }
             }
         }
-        Ok(scan.finish())
+        Ok(scan.finish().into())
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

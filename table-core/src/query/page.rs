@@ -41,7 +41,7 @@ impl<T> Page<T> {
 }
 
 /// A page with the readable entities and a list of the unreadable ones: see
-/// [`TableStore::query_readable`](crate::store::TableStore::query_readable) and
+/// [`TableStore::query`](crate::store::TableStore::query) and
 /// [`TableQuery::readable_page`](crate::typed::TableQuery::readable_page).
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReadablePage<T = Entity> {
@@ -52,6 +52,14 @@ pub struct ReadablePage<T = Entity> {
 }
 
 impl<T> ReadablePage<T> {
+    /// Converts the readable items.
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> ReadablePage<U> {
+        ReadablePage {
+            page: self.page.map(f),
+            unreadable: self.unreadable,
+        }
+    }
+
     /// Returns the page, if every entity in it is readable.
     ///
     /// # Errors

@@ -80,6 +80,9 @@ pub struct Query {
     pub select: Option<Select>,
     /// Maximum number of entities in the page.
     pub top: Option<usize>,
+    /// Whether the entities that cannot be read are listed. Otherwise the first of them fails the page.
+    #[serde(default)]
+    pub lists_unreadable: bool,
 }
 
 impl Query {
@@ -89,6 +92,7 @@ impl Query {
             filter: None,
             select: None,
             top: None,
+            lists_unreadable: false,
         }
     }
 
@@ -110,6 +114,14 @@ impl Query {
     #[must_use]
     pub const fn with_top(mut self, top: usize) -> Self {
         self.top = Some(top);
+        self
+    }
+
+    /// Lists the entities that cannot be read, instead of failing the page. A store that decrypts then asks for the key of each entity, also
+    /// for keys that somebody has made up.
+    #[must_use]
+    pub const fn with_unreadable(mut self) -> Self {
+        self.lists_unreadable = true;
         self
     }
 }

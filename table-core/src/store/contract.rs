@@ -74,27 +74,17 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     ) -> Result<Option<Entity>>;
 
     /// Returns a page of the entities that match. 1 request.
+    ///
+    /// A store that decrypts meets entities that are damaged or forged, or whose key is not available. It refuses the page, or lists them
+    /// beside the others if the query [asks for that](Query::with_unreadable): to serve the others, to process them, or to measure the damage.
+    /// An entity that is in neither list may still exist. A caller that needs every entity takes
+    /// [`into_page`](ReadablePage::into_page).
     async fn query(
         &self,
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>>;
-
-    /// Returns a page of the entities that match and can be decrypted, and a list of the entities that cannot. 1 request.
-    ///
-    /// A store that decrypts refuses a whole page of [`query`](Self::query) if one entity in it is damaged or forged, or if
-    /// its key is not available. This method returns the other entities: to serve them, to process them, or to
-    /// measure the damage. An entity that is not in the page may still exist. For a store that does not decrypt,
-    /// the method is the same as `query`.
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<ReadablePage> {
-        self.query(table, query, from).await.map(ReadablePage::from)
-    }
+    ) -> Result<ReadablePage>;
 
     /// Writes one entity. 1 request.
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written>;
@@ -111,5 +101,5 @@ pub trait TableStore: Debug + Send + Sync + 'static {
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore + ?Sized> TableStore for Arc<S> {
     forward_to_store!(self => (**self);
-        profile, create_table, delete_table, list_tables, get, query, query_readable, write, transact, context);
+        profile, create_table, delete_table, list_tables, get, query, write, transact, context);
 }

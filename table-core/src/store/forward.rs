@@ -23,7 +23,7 @@
 /// #[deny(clippy::missing_trait_methods)]
 /// impl<S: TableStore> TableStore for CountedWrites<S> {
 ///     forward_to_store!(self => self.store;
-///         profile, create_table, delete_table, list_tables, get, query, query_readable, context);
+///         profile, create_table, delete_table, list_tables, get, query, context);
 ///
 ///     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
 ///         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -82,14 +82,6 @@ macro_rules! forward_to_store {
     };
     (@query $self:ident $store:expr) => {
         $crate::forward_to_store!(@future ['t, 'q, 'c] query $self $store;
-            (
-                table: &'t $crate::model::TableName,
-                query: &'q $crate::query::Query,
-                from: Option<&'c $crate::query::Continuation>
-            ) -> $crate::query::Page<$crate::model::Entity>);
-    };
-    (@query_readable $self:ident $store:expr) => {
-        $crate::forward_to_store!(@future ['t, 'q, 'c] query_readable $self $store;
             (
                 table: &'t $crate::model::TableName,
                 query: &'q $crate::query::Query,

@@ -100,7 +100,10 @@ impl Cursor for QueryCursor {
             .wanted
             .map(|wanted| wanted.saturating_add(self.removed));
         self.query.top = top.into_iter().chain(self.page_size).min();
-        let mut page = store.query(&table, &self.query, self.from.as_ref()).await?;
+        let mut page = store
+            .query(&table, &self.query, self.from.as_ref())
+            .await?
+            .into_page()?;
         self.removed += self.row_filter.filter_page(&mut page);
         page.items.truncate(self.wanted.unwrap_or(usize::MAX));
         let cursor = self.after(&page)?;

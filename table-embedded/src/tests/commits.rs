@@ -184,6 +184,8 @@ async fn every_page_that_is_read_is_compared_with_its_checksum() {
             .query(&table, &Query::new(), None)
             .await
             .unwrap()
+            .into_page()
+            .unwrap()
             .items
             .len();
         assert_eq!(rows, 1000);

@@ -293,6 +293,8 @@ impl Run {
         let page = store
             .query(&name(TABLE), &Query::new(), None)
             .await
+            .unwrap()
+            .into_page()
             .unwrap();
         assert!(page.continuation.is_none());
         let mut found: BTreeMap<_, _> = page

@@ -142,6 +142,8 @@ async fn a_refused_group_of_inserts_leaves_no_trace() {
         .query(&table, &Query::new(), None)
         .await
         .unwrap()
+        .into_page()
+        .unwrap()
         .items;
     let expected: HashSet<_> = (0..64)
         .map(|n| n.to_string())
@@ -187,10 +189,10 @@ async fn readers_see_one_snapshot_while_names_and_tables_change() {
     });
     while !writer.is_finished() {
         match store.query(&table, &Query::new(), None).await {
-            Ok(page) => assert!(
-                [0, 100].contains(&page.items.len()),
+            Ok(found) => assert!(
+                [0, 100].contains(&found.page.items.len()),
                 "{} rows",
-                page.items.len()
+                found.page.items.len()
             ),
             Err(error) => assert!(error.is_table_not_found(), "{error}"),
         }
@@ -214,7 +216,14 @@ async fn ticks_beside_readers(readers: usize, by_query: bool) -> usize {
                 for _ in 0..READS {
                     if by_query {
                         assert_eq!(
-                            store.query(&table, &point, None).await.unwrap().items.len(),
+                            store
+                                .query(&table, &point, None)
+                                .await
+                                .unwrap()
+                                .into_page()
+                                .unwrap()
+                                .items
+                                .len(),
                             1
                         );
                     } else {
@@ -264,7 +273,12 @@ async fn page(
     query: &Query,
     from: &mut Option<Continuation>,
 ) -> Vec<String> {
-    let page = store.query(table, query, from.as_ref()).await.unwrap();
+    let page = store
+        .query(table, query, from.as_ref())
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     *from = page.continuation;
     page.items
         .iter()

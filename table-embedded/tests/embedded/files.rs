@@ -254,7 +254,7 @@ async fn without_verification_a_damaged_page_is_an_error_when_read() {
         .last()
         .unwrap()
         .as_ref()
-        .map(|page| page.continuation.clone())
+        .map(|found| found.page.continuation.clone())
     {
         scans.push(store.query(&name("Things"), &query, Some(&next)).await);
     }

@@ -28,7 +28,10 @@ fn write_at(file: &mut File, at: usize, byte: u8) {
 async fn scan(store: &EmbeddedStore, table: &TableName) -> Result<Vec<Entity>> {
     let (mut rows, mut from) = (Vec::new(), None);
     loop {
-        let page = store.query(table, &Query::new(), from.as_ref()).await?;
+        let page = store
+            .query(table, &Query::new(), from.as_ref())
+            .await?
+            .into_page()?;
         rows.extend(page.items);
         from = page.continuation;
         if from.is_none() {
@@ -220,7 +223,7 @@ async fn count_or_damage(store: &EmbeddedStore, table: &TableName, rows: usize) 
         if is_damage(&page) {
             return true;
         }
-        let page = page.unwrap();
+        let page = page.unwrap().into_page().unwrap();
         count += page.items.len();
         from = page.continuation;
         if from.is_none() {

@@ -21,6 +21,8 @@ async fn assert_all_there(store: &EmbeddedStore, table: &TableName) {
     let page = store
         .query(table, &table_core::query::Query::new(), None)
         .await
+        .unwrap()
+        .into_page()
         .unwrap();
     assert_eq!(page.items.len(), ENTITIES);
     for (n, scanned) in page.items.iter().enumerate() {

@@ -74,6 +74,8 @@ pub(crate) async fn count(store: &EmbeddedStore, table: &TableName) -> usize {
         let page = store
             .query(table, &Query::new(), from.as_ref())
             .await
+            .unwrap()
+            .into_page()
             .unwrap();
         count += page.items.len();
         from = page.continuation;

@@ -1,9 +1,9 @@
 use std::collections::HashSet;
 
 use futures_util::{StreamExt as _, stream};
-use table_core::model::{Entity, Properties, TableName, ValueRef};
+use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::query::{Filter, Page, ReadablePage, Select, UnreadableEntity};
-use table_core::store::{EncryptedNames, ErrorKind, Result};
+use table_core::store::{EncryptedNames, Error, ErrorKind, Result};
 
 use super::Shared;
 use super::filter::Compared;
@@ -202,46 +202,23 @@ impl Decryptor<'_> {
         self.accepts_plaintext || self.shared.rules.accepts_plaintext(&self.table_id)
     }
 
-    /// Decrypts a page, unless it shows that the filter compared ciphertext. First unwraps the needed keys, a
-    /// few concurrently.
+    /// Decrypts a page, unless it shows that the filter compared ciphertext. First unwraps the needed keys, a few concurrently.
     ///
-    /// Plaintext is checked after every entity is decrypted: a name that one entity of the page has encrypted
-    /// must not be in plaintext in another, in either order.
-    pub(super) async fn decrypt_page(&self, page: Page<Entity>) -> Result<Page<Entity>> {
-        let mut stored = Vec::with_capacity(page.items.len());
-        for entity in &page.items {
-            stored.push(self.stored(entity)?);
-            self.check_stored(stored.last())?;
-        }
-        if !self.keys_only() {
-            self.unwrap_all(stored.iter(), StopUnwrapping::AtRefusal)
-                .await?;
-        }
-        let mut opened = Vec::with_capacity(page.items.len());
-        for (n, (entity, stored)) in page.items.into_iter().zip(stored).enumerate() {
-            opened.push(
-                self.open(entity, stored)
-                    .await
-                    .map_err(Failure::into_error)?,
-            );
-            yield_regularly(n).await;
-        }
-        // Legacy entities show the encrypted names only after decryption.
-        self.check_filter()?;
-        let names = self.shared.rules.names(&self.table_id);
-        let items = opened
-            .into_iter()
-            .map(|entity| self.check_plaintext(entity, &names))
-            .collect::<Result<_>>()?;
-        Ok(Page {
-            items,
-            continuation: page.continuation,
-        })
-    }
-
-    /// Like [`decrypt_page`](Self::decrypt_page), and returns unreadable entities in a separate list.
-    pub(super) async fn decrypt_readable_page(&self, page: Page<Entity>) -> Result<ReadablePage> {
-        let mut unreadable = Vec::new();
+    /// Plaintext is checked after every entity is decrypted: a name that one entity of the page has encrypted must not be in plaintext in
+    /// another, in either order.
+    pub(super) async fn decrypt_page(
+        &self,
+        page: Page<Entity>,
+        unreadable: OnUnreadable,
+    ) -> Result<ReadablePage> {
+        let mut listed = Vec::new();
+        let mut list = |key: Key, error: Error| match unreadable {
+            OnUnreadable::Fail => Err(error),
+            OnUnreadable::List => {
+                listed.push(UnreadableEntity { key, error });
+                Ok(())
+            }
+        };
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in page.items {
             match self.stored(&entity) {
@@ -249,14 +226,11 @@ impl Decryptor<'_> {
                     self.check_stored(Some(&form))?;
                     stored.push((entity, form));
                 }
-                Err(error) => unreadable.push(UnreadableEntity {
-                    key: entity.key().clone(),
-                    error,
-                }),
+                Err(error) => list(entity.key().clone(), error)?,
             }
         }
         if !self.keys_only() {
-            self.unwrap_all(stored.iter().map(|(_, form)| form), StopUnwrapping::Never)
+            self.unwrap_all(stored.iter().map(|(_, form)| form), unreadable)
                 .await?;
         }
         let mut opened = Vec::with_capacity(stored.len());
@@ -264,11 +238,12 @@ impl Decryptor<'_> {
             let key = entity.key().clone();
             match self.open(entity, form).await {
                 Ok(entity) => opened.push(entity),
-                Err(Failure::OfEntity(error)) => unreadable.push(UnreadableEntity { key, error }),
+                Err(Failure::OfEntity(error)) => list(key, error)?,
                 Err(Failure::OfService(error)) => return Err(error),
             }
             yield_regularly(n).await;
         }
+        // Legacy entities show the encrypted names only after decryption.
         self.check_filter()?;
         let names = self.shared.rules.names(&self.table_id);
         let mut items = Vec::with_capacity(opened.len());
@@ -276,14 +251,17 @@ impl Decryptor<'_> {
             let key = entity.key().clone();
             match self.check_plaintext(entity, &names) {
                 Ok(entity) => items.push(entity),
-                Err(error) => unreadable.push(UnreadableEntity { key, error }),
+                Err(error) => list(key, error)?,
             }
         }
         let page = Page {
             items,
             continuation: page.continuation,
         };
-        Ok(ReadablePage { page, unreadable })
+        Ok(ReadablePage {
+            page,
+            unreadable: listed,
+        })
     }
 
     /// Unwraps the keys of entities in order, a few concurrently. A refusal is reported with the entity that
@@ -292,7 +270,7 @@ impl Decryptor<'_> {
     async fn unwrap_all(
         &self,
         stored: impl Iterator<Item = &StoredForm>,
-        stop: StopUnwrapping,
+        unreadable: OnUnreadable,
     ) -> Result<()> {
         let mut seen = HashSet::new();
         let wrappings = stored.filter_map(|form| match form {
@@ -307,11 +285,11 @@ impl Decryptor<'_> {
         while let Some(result) = unwrapped.next().await {
             match result {
                 Err(Unreadable::Unavailable(error))
-                    if is_service_error(&error) || stop == StopUnwrapping::AtRefusal =>
+                    if is_service_error(&error) || unreadable == OnUnreadable::Fail =>
                 {
                     return Err(error);
                 }
-                Err(_) if stop == StopUnwrapping::AtRefusal => return Ok(()),
+                Err(_) if unreadable == OnUnreadable::Fail => return Ok(()),
                 _ => {}
             }
         }
@@ -323,13 +301,13 @@ impl Decryptor<'_> {
     }
 }
 
-/// When the unwrapping of a page's keys stops early.
+/// What an entity that cannot be read does to its page.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum StopUnwrapping {
-    /// At the first key that is refused: the page fails as a whole.
-    AtRefusal,
-    /// Never: every entity of the page gets its own result.
-    Never,
+pub(super) enum OnUnreadable {
+    /// It fails the page. The unwrapping of keys stops at the first that is refused.
+    Fail,
+    /// It is listed. Every entity of the page gets its own result.
+    List,
 }
 
 /// Yields to other tasks of the thread at regular intervals.

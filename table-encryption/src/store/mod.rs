@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
+use decrypt::OnUnreadable;
 pub(crate) use decrypt::{Decryptor, StoredForm};
 pub use describe::{Description, encrypted_names};
 pub(crate) use encrypt::encrypt_entity;
@@ -93,8 +94,8 @@ use crate::{BlobCipher, Keys};
 /// - limits that only the encrypted entity exceeds;
 /// - errors that [`KeyWrap`](crate::KeyWrap) passes on.
 ///
-/// One entity that cannot be read fails its whole page; [`query_readable`](TableStore::query_readable)
-/// returns the other entities.
+/// One entity that cannot be read fails its whole page; a query [with unreadable entities](Query::with_unreadable) lists it beside the other
+/// entities.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -114,7 +115,7 @@ use crate::{BlobCipher, Keys};
 /// raw.write(&people, Operation::Insert(Entity::new("Sales", "2")?.with("_EncryptionHeader", "garbage"))).await?;
 ///
 /// assert!(store.query(&people, &Query::new(), None).await.is_err());
-/// let found = store.query_readable(&people, &Query::new(), None).await?;
+/// let found = store.query(&people, &Query::new().with_unreadable(), None).await?;
 /// assert_eq!((found.page.items.len(), found.unreadable.len()), (1, 1));
 /// assert_eq!(found.unreadable[0].key.row(), "2");
 /// # Ok(())
@@ -242,19 +243,19 @@ impl<S: TableStore> EncryptedStore<S> {
     ) -> Result<Page<Entity>> {
         let table = decryptor.table;
         let page = match decryptor.widened() {
-            None => self.inner.query(table, query, from).await?,
-            wider => {
-                self.inner
-                    .query(
-                        table,
-                        &Query {
-                            select: wider,
-                            ..query.clone()
-                        },
-                        from,
-                    )
-                    .await?
-            }
+            None => self.inner.query(table, query, from).await?.into_page()?,
+            wider => self
+                .inner
+                .query(
+                    table,
+                    &Query {
+                        select: wider,
+                        ..query.clone()
+                    },
+                    from,
+                )
+                .await?
+                .into_page()?,
         };
         check_page(&self.profile, table, query, &page.items)?;
         Ok(page)
@@ -317,21 +318,15 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let decryptor = self.query_decryptor(table, query)?;
-        let page = self.fetch_page(&decryptor, query, from).await?;
-        decryptor.decrypt_page(page).await
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         let decryptor = self.query_decryptor(table, query)?;
         let page = self.fetch_page(&decryptor, query, from).await?;
-        decryptor.decrypt_readable_page(page).await
+        let unreadable = if query.lists_unreadable {
+            OnUnreadable::List
+        } else {
+            OnUnreadable::Fail
+        };
+        decryptor.decrypt_page(page, unreadable).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -200,6 +200,8 @@ async fn other_operations_cost_the_same_as_without_encryption() {
     rig.store
         .query(&people(), &Query::new(), None)
         .await
+        .unwrap()
+        .into_page()
         .unwrap();
     rig.store
         .write(
@@ -316,7 +318,13 @@ async fn queries_of_keys_do_not_read_the_header() {
     let rig = rig_with(|b| b.require_encryption(&people())).await;
     rig.insert(ken()).await;
     let keys = Query::new().with_select(Select::new(["PartitionKey", "RowKey"]));
-    let page = rig.store.query(&people(), &keys, None).await.unwrap();
+    let page = rig
+        .store
+        .query(&people(), &keys, None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(page.items.len(), 1);
     assert_eq!(page.items[0].properties().len(), 0);
     assert_eq!(rig.key.unwraps(), 0);
@@ -334,6 +342,8 @@ async fn filtered_queries_of_keys_need_no_decryption_key() {
     let page = fresh
         .query(&people(), &by(Filter::eq("Age", 41)), None)
         .await
+        .unwrap()
+        .into_page()
         .unwrap();
     assert_eq!(page.items.len(), 1);
     assert_eq!(page.items[0].properties().len(), 0);
@@ -420,7 +430,7 @@ async fn made_up_keys_are_tried_once() {
     for _ in 0..3 {
         let page = rig
             .store
-            .query_readable(&people(), &Query::new(), None)
+            .query(&people(), &Query::new().with_unreadable(), None)
             .await
             .unwrap();
         let rows: Vec<_> = page.page.items.iter().map(|e| e.key().row()).collect();
@@ -454,7 +464,7 @@ async fn made_up_legacy_keys_are_tried_once() {
     for _ in 0..3 {
         let page = rig
             .store
-            .query_readable(&people(), &Query::new(), None)
+            .query(&people(), &Query::new().with_unreadable(), None)
             .await
             .unwrap();
         assert_eq!(page.page.items.len(), 0);
@@ -498,7 +508,7 @@ async fn encrypted_names_are_declared() {
     );
 }
 
-/// Adapters around an encrypting store forward `encrypted_names` and `query_readable`.
+/// Adapters around an encrypting store forward `encrypted_names` and unreadable entities.
 #[tokio::test]
 async fn adapters_forward_what_encryption_needs() {
     use table_core::adapter::{FaultInjector, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys};
@@ -525,7 +535,7 @@ async fn adapters_forward_what_encryption_needs() {
     assert_eq!(inside.context().now(), Ticks::MIN);
     assert!(inside.context().encrypted_names(&people()).contains("Iban"));
     let found = store
-        .query_readable(&people(), &Query::new(), None)
+        .query(&people(), &Query::new().with_unreadable(), None)
         .await
         .unwrap();
     assert_eq!(found.page.items.len(), 1);
@@ -533,7 +543,7 @@ async fn adapters_forward_what_encryption_needs() {
     assert_eq!(around.total(), 1);
     let refusing = table_core::adapter::Guarded::new(store, ScanGuard::new());
     refusing
-        .query_readable(&people(), &Query::new(), None)
+        .query(&people(), &Query::new(), None)
         .await
         .unwrap_err();
     assert_eq!(around.total(), 1);

@@ -129,12 +129,14 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
             filter: None,
             select: self.job.select(),
             top: self.page_size,
+            ..Query::new()
         };
         let page = self
             .store
             .inner()
             .query(&self.table, &query, self.from.as_ref())
-            .await?;
+            .await?
+            .into_page()?;
         let tables: Vec<_> = page.items.iter().filter_map(Entity::index_table).collect();
         let seen = page.items.len();
         let changes = stream::iter(page.items).map(|entity| self.change(entity));

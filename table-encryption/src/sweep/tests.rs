@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, INDEX_TABLE, Key, MANIFEST_PARTITION, TableName, ValueRef};
-use table_core::query::{Continuation, Page, Query};
+use table_core::query::{Continuation, Query, ReadablePage};
 use table_core::store::{ErrorKind, Operation, Result, TableStore};
 
 use crate::testing::{CountingWrap, Outage, UnreliableWrap, kek};
@@ -490,8 +490,8 @@ impl TableStore for WrongPages {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let mut page = self.inner.query(table, query, from).await?;
+    ) -> Result<ReadablePage> {
+        let mut page = self.inner.query(table, query, from).await?.into_page()?;
         if self.lacks_etags {
             page.items = page
                 .items
@@ -501,7 +501,7 @@ impl TableStore for WrongPages {
         } else if let Some(from) = from {
             page.continuation = Some(from.clone());
         }
-        Ok(page)
+        Ok(page.into())
     }
 }
 

@@ -560,7 +560,7 @@ async fn first_key(store: &dyn TableStore, table: &TableName) -> Result<Option<K
     loop {
         let page = match store.query(table, &query, from.as_ref()).await {
             Err(error) if error.is_table_not_found() => return Ok(None),
-            page => page?,
+            page => page?.into_page()?,
         };
         let mut keys = page.items.iter().map(|row| row.key());
         if let Some(key) = keys.find(|key| !is_of_one_store(key)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName, key_order};
-use table_core::query::{Continuation, Filter, Query, Range, Select};
+use table_core::query::{Continuation, Filter, Query, Range, ReadablePage, Select};
 use table_core::store::{
     CycleDetector, Error, Operation, Result, TableStore, TableStoreExt as _, Written,
 };
@@ -126,7 +126,11 @@ async fn next_page(
         top: left,
         ..cursor.query.clone()
     };
-    let page = match store.query(table, &query, cursor.from.as_ref()).await {
+    let page = match store
+        .query(table, &query, cursor.from.as_ref())
+        .await
+        .and_then(ReadablePage::into_page)
+    {
         Ok(page) => page,
         Err(error) => return Some((vec![Err(error)], None)),
     };

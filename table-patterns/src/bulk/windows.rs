@@ -36,7 +36,8 @@ impl Windows<'_> {
             let page = self
                 .store
                 .query(self.table, &self.query, next.as_ref())
-                .await?;
+                .await?
+                .into_page()?;
             // Both checks: a window may end after this page, and the detector of cycles knows only the tokens of its window.
             check_progress(next.as_ref(), page.continuation.as_ref(), page.items.len())?;
             if let Some(next) = &page.continuation {

@@ -8,16 +8,16 @@ use futures_util::future::{Either, select};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use table_core::manifest::{IndexState, Manifest, Shape, StoredIndex};
-use table_core::model::{ETag, Entity, FEED_COUNTER, IfMatch, Key, PartitionKey, TableName};
+use table_core::model::{Entity, FEED_COUNTER, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query, Select};
 use table_core::queue::WorkQueue;
 use table_core::store::{
     Error, GroupTransaction, KeyOrder, Operation, Result, TableStore, TableStoreExt as _,
 };
 
-use super::cursor::{cursor, cursor_key, foreign_cursor, handled_number};
+use super::cursor::{Cursor, begun_again, cursor_key, foreign_cursor};
 use crate::entry::shared::feed::{
-    Change, ChangeKind, MAX_NUMBER, change_row, counter_key, foreign_change, next_number,
+    Change, ChangeKind, Counter, MAX_NUMBER, change_row, counter_key, foreign_change,
 };
 
 /// The number of changes in a page.
@@ -90,23 +90,61 @@ impl Changes {
         self.store.query_all(&self.table, &counters).await
     }
 
-    /// The number of the next change of a partition: 1 without a counter. 1 request.
-    async fn next_number(&self, partition: &PartitionKey) -> Result<i64> {
-        let counter = self
-            .store
-            .get(&self.table, &counter_key(partition)?, None)
-            .await?;
-        counter.as_ref().map_or(Ok(1), next_number)
+    /// The counter of a partition; `None` if the partition has no changes yet. 1 request.
+    async fn counter(&self, partition: &PartitionKey) -> Result<Option<Counter>> {
+        let key = counter_key(partition)?;
+        let row = self.store.get(&self.table, &key, None).await?;
+        row.as_ref().map(Counter::read).transpose()
     }
 
-    /// Up to 1,000 changes of a partition after the change with this number, in order. 1 request, or more if the service
-    /// returns short pages; 1 more if the next change was trimmed. A store that does not sort is asked for all changes after the number.
+    /// Up to 1,000 changes of a partition after the change with this number, in order. 1 request, and 1 for the counter if there are changes;
+    /// more if the service returns short pages; 1 more if the next change was trimmed. A store that does not sort is asked for all changes
+    /// after the number.
     ///
     /// # Errors
     /// The first change is damaged, or has a number that the feed has not given yet; errors of the store.
     pub async fn after(&self, partition: &PartitionKey, number: i64) -> Result<Vec<Change>> {
+        Ok(self.page(partition, number).await?.0)
+    }
+
+    /// The changes, and the counter as it was read after them; `None` without changes.
+    async fn page(
+        &self,
+        partition: &PartitionKey,
+        number: i64,
+    ) -> Result<(Vec<Change>, Option<Counter>)> {
+        let (mut changes, damage) = self.stored_after(partition, number).await?;
+        let Some(first) = changes.first().map(|change| change.number) else {
+            return damage.map_or(Ok((Vec::new(), None)), Err);
+        };
+        // The counter is read after the changes: it has a larger number than each change of the feed. A row with another number is not of the
+        // feed.
+        let counter = self.counter(partition).await?;
+        let next = counter.map_or(1, |counter| counter.next);
+        changes.retain(|change| change.number < next);
+        if changes.is_empty() {
+            return Err(damage.unwrap_or_else(|| foreign_change(partition, first)));
+        }
+        // Changes are numbered without gaps. After a trim they start later; a gap within a page is a change that the page of
+        // an unsorted store does not have yet.
+        changes.truncate(PAGE);
+        if let Some(gap) = changes
+            .windows(2)
+            .position(|pair| pair[1].number - pair[0].number != 1)
+        {
+            changes.truncate(gap + 1);
+        }
+        Ok((changes, counter))
+    }
+
+    /// The rows of changes after a number, in order, and the first damaged one.
+    async fn stored_after(
+        &self,
+        partition: &PartitionKey,
+        number: i64,
+    ) -> Result<(Vec<Change>, Option<Error>)> {
         if number >= MAX_NUMBER {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         let next = number + 1;
         let is_sorted = self.store.profile().order == KeyOrder::Sorted;
@@ -128,34 +166,15 @@ impl Changes {
             }
         }
         changes.sort_by_key(|change| change.number);
-        let is_next = changes.first().map(|first| first.number == next);
-        if !is_sorted && is_next != Some(true) && !rows.is_empty() {
+        let is_next = changes.first().is_some_and(|first| first.number == next);
+        if !is_sorted && !is_next && !rows.is_empty() {
             // The next change was trimmed, or it was written when the scan had passed its place.
             let key = Key::new(partition.as_str(), change_row(next))?;
             if let Some(row) = self.store.get(&self.table, &key, None).await? {
-                return Ok(vec![Change::read(&row)?]);
+                return Ok((vec![Change::read(&row)?], None));
             }
         }
-        if changes.is_empty() {
-            return damage.map_or(Ok(Vec::new()), Err);
-        }
-        if let Some(first) = changes.first().filter(|_| is_next == Some(false)) {
-            // The changes in between were trimmed, or another program has written this row. The counter is read after the change: it has
-            // a larger number than each change of the feed.
-            if first.number >= self.next_number(partition).await? {
-                return Err(damage.unwrap_or_else(|| foreign_change(partition, first.number)));
-            }
-        }
-        changes.truncate(PAGE);
-        // Changes are numbered without gaps. After a trim they start later; a gap within a page is a change that the page of
-        // an unsorted store does not have yet.
-        if let Some(gap) = changes
-            .windows(2)
-            .position(|pair| pair[1].number - pair[0].number != 1)
-        {
-            changes.truncate(gap + 1);
-        }
-        Ok(changes)
+        Ok((changes, damage))
     }
 
     /// A consumer of the changes. Consumers of different names each get every change. No request.
@@ -167,21 +186,25 @@ impl Changes {
         }
     }
 
-    /// Deletes the changes of a partition that all of these consumers have handled. Returns their number.
+    /// Deletes the changes of a partition that all of these consumers have handled. Returns the number that this call has deleted.
     ///
     /// # Errors
-    /// No consumer was given; errors of the store. Changes that were deleted before stay deleted.
+    /// No consumer was given; a cursor is after the last change; errors of the store. Changes that were deleted before stay deleted.
     pub async fn trim(&self, partition: &PartitionKey, consumers: &[&str]) -> Result<u64> {
-        let mut handled_by_all = None::<i64>;
-        for consumer in consumers {
-            let handled = self.consumer(*consumer).cursor(partition).await?.0;
-            handled_by_all = Some(handled_by_all.map_or(handled, |least| least.min(handled)));
-        }
-        let Some(handled_by_all) = handled_by_all else {
+        if consumers.is_empty() {
             return Err(Error::invalid_argument(
                 "give the names of all consumers of the feed: a trim removes what they have handled",
             ));
+        }
+        let Some(counter) = self.counter(partition).await? else {
+            return Ok(0);
         };
+        let mut handled_by_all = i64::MAX;
+        for consumer in consumers {
+            let consumer = self.consumer(*consumer);
+            let cursor = consumer.cursor(partition, counter).await?;
+            handled_by_all = handled_by_all.min(cursor.done);
+        }
         let mut trimmed = 0;
         loop {
             let rows = self.rows(partition, 0, handled_by_all, Some(PAGE)).await?;
@@ -195,8 +218,12 @@ impl Changes {
                 for row in part {
                     group.push(Operation::Delete(row.key().clone(), IfMatch::Any))?;
                 }
-                self.store.transact(&self.table, group).await?;
-                trimmed += part.len() as u64;
+                match self.store.transact(&self.table, group).await {
+                    Ok(_) => trimmed += part.len() as u64,
+                    // Another trim has deleted some of them: the rest is read again.
+                    Err(error) if error.is_certainly_missing() => break,
+                    Err(error) => return Err(error),
+                }
             }
         }
     }
@@ -323,25 +350,31 @@ impl Consumer {
         handler: &dyn ChangeHandler,
     ) -> Result<u64> {
         self.changes.check_readable().await?;
-        let (saved, version) = self.cursor(partition).await?;
-        self.deliver_from(partition, handler, saved, version).await
+        match self.changes.counter(partition).await? {
+            None => Ok(0),
+            Some(counter) => self.deliver_by(partition, counter, handler).await,
+        }
     }
 
-    async fn deliver_from(
+    /// Delivers the changes of a partition whose counter was read.
+    async fn deliver_by(
         &self,
         partition: &PartitionKey,
+        counter: Counter,
         handler: &dyn ChangeHandler,
-        mut saved: i64,
-        mut version: Option<ETag>,
     ) -> Result<u64> {
-        let (mut handled, mut count) = (saved, 0);
+        let mut saved = self.cursor(partition, counter).await?;
+        let (mut handled, mut count) = (saved.done, 0);
         loop {
-            let page = match self.changes.after(partition, handled).await {
+            let page = match self.changes.page(partition, handled).await {
+                // The numbers of a feed that has begun again mean other changes.
+                Ok((_, Some(now))) if now.feed != saved.feed => Err(begun_again(partition)),
+                page => page.map(|(page, _)| page),
+            };
+            let page = match page {
                 Ok(page) => page,
                 Err(error) => {
-                    if handled > saved {
-                        self.save(partition, handled, version).await?;
-                    }
+                    self.save(partition, handled, &mut saved).await?;
                     return Err(error);
                 }
             };
@@ -351,21 +384,16 @@ impl Consumer {
             for change in &page {
                 if let Err(error) = handler.handle(change).await {
                     // The changes before the failure are handled: they are not delivered again.
-                    if handled > saved {
-                        self.save(partition, handled, version).await?;
-                    }
+                    self.save(partition, handled, &mut saved).await?;
                     return Err(error);
                 }
                 (handled, count) = (change.number, count + 1);
-                if (handled - saved).unsigned_abs() >= self.batch as u64 {
-                    version = self.save(partition, handled, version).await?;
-                    saved = handled;
+                if (handled - saved.done).unsigned_abs() >= self.batch as u64 {
+                    self.save(partition, handled, &mut saved).await?;
                 }
             }
         }
-        if handled > saved {
-            self.save(partition, handled, version).await?;
-        }
+        self.save(partition, handled, &mut saved).await?;
         Ok(count)
     }
 
@@ -379,7 +407,10 @@ impl Consumer {
         let counters = self.changes.counters().await?;
         let runs = stream::iter(counters).map(|counter| async move {
             let partition = counter.key().partition_key();
-            let done = self.deliver_by(&partition, &counter, handler).await;
+            let done = match Counter::read(&counter) {
+                Ok(counter) => self.deliver_by(&partition, counter, handler).await,
+                Err(error) => Err(error),
+            };
             (partition, done)
         });
         let mut runs = runs.buffer_unordered(CONCURRENCY).boxed();
@@ -391,27 +422,6 @@ impl Consumer {
             }
         }
         Ok(delivered)
-    }
-
-    /// Delivers the changes of a partition whose counter was read.
-    async fn deliver_by(
-        &self,
-        partition: &PartitionKey,
-        counter: &Entity,
-        handler: &dyn ChangeHandler,
-    ) -> Result<u64> {
-        let next = next_number(counter)?;
-        let (handled, version) = self.cursor(partition).await?;
-        // At a cursor after the last change, the consumer would miss the changes that come. Another run of the consumer may have moved
-        // it past the counter that was read, so the counter is read again first.
-        if handled >= next {
-            let next = self.changes.next_number(partition).await?;
-            if handled >= next {
-                return Err(foreign_cursor(&self.name, partition, handled, next));
-            }
-        }
-        self.deliver_from(partition, handler, handled, version)
-            .await
     }
 
     /// Delivers changes until `stop` ends, with a pause of `idle` after each run. Returns the failures of the last run.
@@ -434,37 +444,58 @@ impl Consumer {
         }
     }
 
-    /// The number of the last change that the consumer has handled in a partition, and the version of the cursor.
-    pub(super) async fn cursor(&self, partition: &PartitionKey) -> Result<(i64, Option<ETag>)> {
+    /// The position of the consumer in a partition whose counter was read. A cursor of an earlier feed does not count: the consumer begins with
+    /// the first change.
+    ///
+    /// # Errors
+    /// The cursor is after the last change: the consumer would miss the changes that come.
+    async fn cursor(&self, partition: &PartitionKey, counter: Counter) -> Result<Cursor> {
         let key = cursor_key(&self.name, partition)?;
-        match self
-            .changes
-            .store
-            .get(&self.changes.table, &key, None)
-            .await?
-        {
-            None => Ok((0, None)),
-            Some(row) => Ok((handled_number(&row)?, row.etag().cloned())),
+        let Changes { store, table } = &self.changes;
+        let row = store.get(table, &key, None).await?;
+        let stored = row.as_ref().map(Cursor::read).transpose()?;
+        let Some(stored) = stored.filter(|stored| stored.feed == counter.feed) else {
+            return Ok(Cursor {
+                done: 0,
+                feed: counter.feed,
+                version: row.and_then(|row| row.etag().cloned()),
+            });
+        };
+        if stored.done < counter.next {
+            return Ok(stored);
+        }
+        // Another run of the consumer may have moved it past the counter that was read, so the counter is read again first.
+        match self.changes.counter(partition).await? {
+            Some(now) if now.feed != stored.feed => Err(begun_again(partition)),
+            Some(now) if stored.done < now.next => Ok(stored),
+            now => {
+                let next = now.map_or(1, |now| now.next);
+                Err(foreign_cursor(&self.name, partition, stored.done, next))
+            }
         }
     }
 
-    /// Saves the cursor, unless another process has moved it.
-    async fn save(
-        &self,
-        partition: &PartitionKey,
-        number: i64,
-        version: Option<ETag>,
-    ) -> Result<Option<ETag>> {
-        let row = cursor(&self.name, partition, number)?;
-        let save = match version {
+    /// Saves the cursor if the consumer has handled more, unless another process has moved it.
+    async fn save(&self, partition: &PartitionKey, done: i64, saved: &mut Cursor) -> Result<()> {
+        if done <= saved.done {
+            return Ok(());
+        }
+        let moved = Cursor {
+            done,
+            ..saved.clone()
+        };
+        let row = moved.row(&self.name, partition)?;
+        let save = match moved.version {
             Some(version) => Operation::Replace(row, version.into()),
             None => Operation::Insert(row),
         };
-        Ok(self
-            .changes
-            .store
-            .write(&self.changes.table, save)
-            .await?
-            .etag)
+        let Changes { store, table } = &self.changes;
+        let version = store.write(table, save).await?.etag;
+        *saved = Cursor {
+            done,
+            feed: saved.feed,
+            version,
+        };
+        Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! The rows with the positions of consumers.
 
 use sha2::{Digest, Sha256};
-use table_core::model::{Entity, FEED_COUNTER, Key, PartitionKey};
+use table_core::model::{ETag, Entity, FEED_COUNTER, Key, PartitionKey};
 use table_core::store::{Error, Result};
+use uuid::Uuid;
 
-use crate::entry::shared::feed::{self, MAX_NUMBER, number};
+use crate::entry::shared::feed::{self, MAX_NUMBER, feed_id, number, with_feed};
 
 // The names of properties: see the key layout of the module.
 const CONSUMER: &str = "Consumer";
@@ -29,18 +30,34 @@ pub(super) fn cursor_key(consumer: &str, partition: &PartitionKey) -> Result<Key
     Key::new(CURSORS, row)
 }
 
-/// The row of a cursor; `done` is the number of the last change that the consumer has handled.
-pub(super) fn cursor(consumer: &str, partition: &PartitionKey, done: i64) -> Result<Entity> {
-    let row = Entity::from(cursor_key(consumer, partition)?);
-    Ok(row
-        .with(CONSUMER, consumer)
-        .with(PARTITION, partition.as_str())
-        .with(DONE, done))
+/// How far a consumer has handled the changes of a partition.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    /// The number of the last change that the consumer has handled.
+    pub(super) done: i64,
+    /// The feed whose changes these are: see [`Counter`](crate::entry::shared::feed::Counter).
+    pub(super) feed: Uuid,
+    /// The version of the row; `None`: there is no row yet.
+    pub(super) version: Option<ETag>,
 }
 
-/// The number of the last change that the consumer of a cursor has handled.
-pub(super) fn handled_number(cursor: &Entity) -> Result<i64> {
-    number(cursor, DONE, 0..=MAX_NUMBER, "the number of a change, or 0")
+impl Cursor {
+    pub(super) fn read(row: &Entity) -> Result<Self> {
+        Ok(Self {
+            done: number(row, DONE, 0..=MAX_NUMBER, "the number of a change, or 0")?,
+            feed: feed_id(row)?,
+            version: row.etag().cloned(),
+        })
+    }
+
+    /// The row of the cursor.
+    pub(super) fn row(&self, consumer: &str, partition: &PartitionKey) -> Result<Entity> {
+        let row = Entity::from(cursor_key(consumer, partition)?)
+            .with(CONSUMER, consumer)
+            .with(PARTITION, partition.as_str())
+            .with(DONE, self.done);
+        Ok(with_feed(row, self.feed))
+    }
 }
 
 /// The error of a cursor after the last change of its feed.
@@ -50,16 +67,26 @@ pub(super) fn foreign_cursor(
     done: i64,
     next: i64,
 ) -> Error {
+    let key = cursor_key(consumer, partition);
+    let key = key.map_or_else(|_| String::new(), |key| key.to_string());
     Error::corrupt(format!(
-        "the cursor of the consumer '{consumer}' in the partition '{partition}' is at the change {done}, and the next change of the feed gets the \
-         number {next}: delete the cursor, and the consumer gets all changes again"
+        "the cursor {key} of the consumer '{consumer}' in the partition '{partition}' is at the change {done}, and the next change of the feed \
+         gets the number {next}: another program has written the row. Delete it, and the consumer gets all changes again"
+    ))
+}
+
+/// The error of a consumer whose feed was dropped and has begun again since it began.
+pub(super) fn begun_again(partition: &PartitionKey) -> Error {
+    Error::wrong_state(format!(
+        "the feed of the partition '{partition}' was dropped, and has begun again: run the consumer again, and it gets the changes of the new \
+         feed from the first on"
     ))
 }
 
 /// The damage of a row of a feed; `None` for a sound row, and for all other rows.
 pub(crate) fn damage(row: &Entity) -> Option<Error> {
     if row.key().partition() == CURSORS {
-        return handled_number(row).err();
+        return Cursor::read(row).err();
     }
     feed::damage(row)
 }

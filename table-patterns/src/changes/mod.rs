@@ -38,9 +38,9 @@
 //!
 //! | row | PartitionKey | RowKey | properties |
 //! |---|---|---|---|
-//! | counter | that of the entities | `~~changes` | `Next` (Int64): the number of the next change |
+//! | counter | that of the entities | `~~changes` | `Next` (Int64): the number of the next change; `Feed` (Guid): an id of this feed of the partition |
 //! | change | that of the entities | `~~changes~` + 19 digits of the number | `Kind`: `inserted`, `updated`, `soft_deleted`, `deleted` or `expired`; `Type`: the name of the entity's type; `Row`: the RowKey of the entity |
-//! | cursor | `~~changes` | hash of consumer and partition | `Consumer`, `Partition`; `Done` (Int64): the last change that the consumer has handled |
+//! | cursor | `~~changes` | hash of consumer and partition | `Consumer`, `Partition`; `Done` (Int64): the last change that the consumer has handled; `Feed` (Guid): that of the counter |
 //!
 //! # Guarantees
 //! - **A change exists exactly if its write took effect**: one entity group transaction writes the entity, the change and
@@ -64,9 +64,9 @@
 //! |---|---|
 //! | a write | that of a type with an index in the partition; 1 more if this handle does not know the counter of the partition |
 //! | a conflict with another writer of the partition | 2 more |
-//! | [`Consumer::deliver`] | 1 for the manifest, at most every 30 seconds, 1 for the cursor, 1 per page of 1,000 changes, 1 per saved cursor; 1 more if the next change was trimmed |
-//! | [`Consumer::run_once`] | a scan of the table for its partitions, and those of `deliver` for each |
-//! | [`Changes::trim`] | 1 per consumer, 1 per 100 changes and 1 per 1,000 |
+//! | [`Consumer::deliver`] | 1 for the manifest, at most every 30 seconds, 1 for the counter, 1 for the cursor, 2 per page of 1,000 changes, 1 per saved cursor; 1 more if the next change was trimmed |
+//! | [`Consumer::run_once`] | a scan of the table for its partitions, and for each those of `deliver` without the counter |
+//! | [`Changes::trim`] | 1 for the counter, 1 per consumer, 1 per 100 changes and 1 per 1,000 |
 //!
 //! # Limits, and when not to use it
 //! Writers of one partition take turns, although they write different entities: at most one write of a partition takes

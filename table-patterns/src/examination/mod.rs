@@ -201,7 +201,7 @@ impl Examination {
         loop {
             let page = match self
                 .store
-                .query_readable(&self.table, &Query::new(), from.as_ref())
+                .query(&self.table, &Query::new().with_unreadable(), from.as_ref())
                 .await
             {
                 Err(error)

@@ -5,7 +5,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
-use table_core::query::{Continuation, Page};
+use table_core::query::{Continuation, ReadablePage};
 use table_core::store::{GroupTransaction, Operation, TableStoreExt as _};
 
 use super::*;
@@ -358,14 +358,14 @@ impl TableStore for Repeating {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let mut page = self.0.query(table, query, from).await?;
+    ) -> Result<ReadablePage> {
+        let mut page = self.0.query(table, query, from).await?.into_page()?;
         for row in &mut page.items {
             if let Some(last) = row.clone().properties().iter().last() {
                 row.properties_mut().push(last.name(), last.value(), false);
             }
         }
-        Ok(page)
+        Ok(page.into())
     }
 }
 
@@ -431,6 +431,7 @@ async fn planted_rows_are_damage() {
         feed("~~changes").with("Next", i64::MIN),
         feed("~~changes~9223372036854775807")
             .with("Kind", "updated")
+            .with("Type", "Order")
             .with("Row", "1"),
         Entity::new("~~changes", "a")
             .unwrap()
@@ -449,12 +450,17 @@ async fn planted_rows_are_damage() {
         assert_eq!(damaged[0].examples, [key]);
         assert!(found.is_damaged());
     }
+    let id = uuid::Uuid::nil();
     let sound = [
-        feed("~~changes").with("Next", 2_i64),
+        feed("~~changes").with("Next", 2_i64).with("Feed", id),
         feed("~~changes~0000000000000000001")
-            .with("Kind", "written")
+            .with("Kind", "updated")
+            .with("Type", "Order")
             .with("Row", "1"),
-        Entity::new("~~changes", "a").unwrap().with("Done", 1_i64),
+        Entity::new("~~changes", "a")
+            .unwrap()
+            .with("Done", 1_i64)
+            .with("Feed", id),
     ];
     assert_eq!(problems(&examined(&filled(sound).await).await), []);
 }

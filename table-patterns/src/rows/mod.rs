@@ -187,7 +187,11 @@ pub(crate) async fn existing_keys<'a>(
     let query = Query::new()
         .with_filter(between)
         .with_select(Select::new([Filter::PARTITION_KEY, Filter::ROW_KEY]));
-    match store.query(table, &query, None).await {
+    match store
+        .query(table, &query, None)
+        .await
+        .and_then(ReadablePage::into_page)
+    {
         Ok(page) => page
             .items
             .into_iter()

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, PartitionKey, Properties, TableName};
-use table_core::query::{Continuation, Filter, Page, Query, Select};
+use table_core::query::{Continuation, Filter, Query, ReadablePage, Select};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 use table_core::typed::RowPrefix;
 
@@ -44,15 +44,9 @@ impl TableStore for WithoutETags {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let Page {
-            items,
-            continuation,
-        } = self.0.query(table, query, from).await?;
-        Ok(Page {
-            items: items.into_iter().map(without_etag).collect(),
-            continuation,
-        })
+    ) -> Result<ReadablePage> {
+        let found = self.0.query(table, query, from).await?;
+        Ok(found.map(without_etag))
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use table_core::forward_to_store;
-use table_core::model::{Entity, TableName};
-use table_core::query::{Continuation, Page, Query};
+use table_core::model::TableName;
+use table_core::query::{Continuation, Query, ReadablePage};
 use table_core::store::{Result, TableStore};
 
 /// The number of queries after which a reader has not noticed that the pages repeat.
@@ -45,7 +45,7 @@ impl TableStore for AlwaysFirstPage {
         table: &TableName,
         query: &Query,
         _from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let queries = self.queries.fetch_add(1, Ordering::SeqCst);
         assert!(
             queries < MANY_QUERIES,
@@ -56,8 +56,8 @@ impl TableStore for AlwaysFirstPage {
             top: Some(query.top.map_or(most, |top| top.min(most))),
             ..query.clone()
         };
-        let mut page = self.store.query(table, &query, None).await?;
+        let mut page = self.store.query(table, &query, None).await?.into_page()?;
         page.items.truncate(self.rows);
-        Ok(page)
+        Ok(page.into())
     }
 }

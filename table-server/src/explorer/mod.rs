@@ -203,6 +203,7 @@ async fn entities(
         filter,
         select: None,
         top: Some(ENTITIES),
+        ..Query::new()
     };
     let profile = store.profile();
     let from = match parameters.get("first")? {
@@ -218,7 +219,10 @@ async fn entities(
     };
     let manifest = store.manifest(table).await?;
     let shows_all = parameters.has("all");
-    let page = store.query(table, &query, from.as_ref()).await?;
+    let page = store
+        .query(table, &query, from.as_ref())
+        .await?
+        .into_page()?;
     let next = match page.continuation {
         Some(next) => {
             let Position { first, second } = next.position(profile, table, &query)?;
@@ -326,7 +330,10 @@ async fn partitions(store: &dyn TableStore, table: &TableName) -> Result<Value> 
     let (mut counts, mut from): (Vec<(String, usize)>, _) = (Vec::new(), None);
     let (mut rows, mut is_complete) = (0, false);
     for _ in 0..PAGES {
-        let page = store.query(table, &query, from.as_ref()).await?;
+        let page = store
+            .query(table, &query, from.as_ref())
+            .await?
+            .into_page()?;
         rows += page.items.len();
         for entity in &page.items {
             match counts.last_mut() {

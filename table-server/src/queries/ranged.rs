@@ -48,10 +48,14 @@ pub(super) async fn page(
             filter: bounds.to_filter(),
             select: None,
             top: page.rows_to_read(),
+            ..Query::new()
         };
         let (mut from, mut cycles) = (None, CycleDetector::default());
         loop {
-            let found = store.query(table, &rows, from.as_ref()).await?;
+            let found = store
+                .query(table, &rows, from.as_ref())
+                .await?
+                .into_page()?;
             check_progress(
                 from.as_ref(),
                 found.continuation.as_ref(),
@@ -236,6 +240,7 @@ mod tests {
                     filter,
                     top: Some(top),
                     select: None,
+                    ..Query::new()
                 };
                 let (rows, named) = pages(&store, &table, &query, &range("p", "b", "e")).await;
                 assert_eq!(

@@ -374,7 +374,7 @@ async fn an_endpoint_with_the_name_of_a_table_is_explained() {
             None,
         )
         .await;
-    assert!(page.unwrap().items.is_empty());
+    assert!(page.unwrap().page.items.is_empty());
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn rows(client: &Client) -> usize {
             None,
         )
         .await;
-    page.unwrap().items.len()
+    page.unwrap().page.items.len()
 }
 
 /// Asserts that one inner response refuses with this status, code and index, and that nothing was written. The message of a group with a

@@ -369,6 +369,8 @@ async fn pipelined_writes_before_a_broken_one_are_kept() {
         .store()
         .query(&table, &table_core::query::Query::new(), None)
         .await
+        .unwrap()
+        .into_page()
         .unwrap();
     assert_eq!(stored.items.len(), 49);
 }

@@ -232,6 +232,8 @@ async fn the_emulators_account_refuses_pages_of_other_sites() {
         .query(&table, &query, None)
         .await
         .unwrap()
+        .into_page()
+        .unwrap()
         .items;
     assert_eq!(
         rows.iter().map(|row| row.key().row()).collect::<Vec<_>>(),

@@ -99,6 +99,8 @@ impl Ours {
                 .store
                 .query(&self.table, &query, from.as_ref())
                 .await
+                .unwrap()
+                .into_page()
                 .unwrap();
             flights.extend(
                 page.items

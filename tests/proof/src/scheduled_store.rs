@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Query, ReadablePage, Select};
 use table_core::store::{
     GroupTransaction, Operation, Result, StoreContext, TableStore, TableStoreExt, Written,
 };
@@ -119,7 +119,7 @@ impl TableStore for ScheduledStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let footprint = Footprint::of_query(table.as_str(), query);
         let (store, table, query, from) = (
             self.store.clone(),

@@ -2,7 +2,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use table_core::model::{ETag, Entity, Key, PartitionKey, Properties, TableName, ValueRef};
-use table_core::query::{Continuation, Page, Query};
+use table_core::query::{Continuation, Page, Query, ReadablePage};
 use table_core::store::{
     Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, TableStore, TableStoreExt,
     Written,
@@ -105,7 +105,8 @@ impl TestTable {
 
     /// Reads one page.
     pub async fn page(&self, query: &Query, from: Option<&Continuation>) -> Page<Entity> {
-        let page = self.store.query(&self.name, query, from).await;
+        let found = self.store.query(&self.name, query, from).await;
+        let page = found.and_then(ReadablePage::into_page);
         page.unwrap_or_else(|e| panic!("page of {query:?}: {e}"))
     }
 

@@ -72,7 +72,7 @@ async fn ask(table: impl Fn() -> TableViews, filter: &Filter) -> Vec<table_core:
         let (table, mut query) = (table(), Query::new().with_filter(filter.clone()));
         query.select = select;
         let page = table.store.query(table.raw.name(), &query, None).await;
-        answers.push(page.map(|page| page.items.len()));
+        answers.push(page.map(|found| found.page.items.len()));
     }
     answers.push(
         entities(&table())

@@ -94,7 +94,7 @@ pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
         );
         let page = met
             .store
-            .query_readable(name, &Query::new(), None)
+            .query(name, &Query::new().with_unreadable(), None)
             .await
             .expect("a page");
         assert_eq!(
@@ -246,7 +246,7 @@ pub(crate) async fn invalid_headers_do_not_stop_sweeps(harness: &Harness) {
     let new = TableViews::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
     let page = new
         .store
-        .query_readable(name, &Query::new(), None)
+        .query(name, &Query::new().with_unreadable(), None)
         .await
         .expect("a page");
     assert_eq!(page.page.items.len(), 30);

@@ -163,7 +163,7 @@ pub(crate) async fn rows_that_the_query_cannot_match_are_refused(harness: &Harne
                         .map(drop),
                     scene
                         .store
-                        .query_readable(scene.name(), &query, None)
+                        .query(scene.name(), &query.clone().with_unreadable(), None)
                         .await
                         .map(drop),
                 ] {

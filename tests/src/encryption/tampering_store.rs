@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use table_core::model::{ETag, Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
+use table_core::query::{Continuation, Query, ReadablePage, Select};
 use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written};
 
 use super::shows;
@@ -102,7 +102,7 @@ impl StoreWrapper for TamperingStore {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         match self.wrong_answer() {
             Some(WrongAnswer::OtherTable(other)) => {
                 let query = Query {
@@ -112,22 +112,11 @@ impl StoreWrapper for TamperingStore {
                 self.store.query(&other, &query, from).await
             }
             Some(WrongAnswer::Stale(etag, _)) => {
-                let page = self.store.query(table, query, from).await?;
-                Ok(page.map(|entity| entity.with_system(Some(etag.clone()), None)))
+                let found = self.store.query(table, query, from).await?;
+                Ok(found.map(|entity| entity.with_system(Some(etag.clone()), None)))
             }
             _ => self.store.query(table, query, from).await,
         }
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<ReadablePage> {
-        StoreWrapper::query(self, table, query, from)
-            .await
-            .map(ReadablePage::from)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -170,6 +170,8 @@ async fn both_copies_answer_reads() {
         store
             .query(&table, &Query::new(), None)
             .await
+            .expect("a page")
+            .into_page()
             .expect("a page");
     }
     assert!(
@@ -196,6 +198,8 @@ async fn the_injectors_inject_faults() {
             store
                 .query(&table, &Query::new(), None)
                 .await
+                .expect("a page")
+                .into_page()
                 .expect("a page");
         }
     }

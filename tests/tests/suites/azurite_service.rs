@@ -71,6 +71,8 @@ async fn a_table_signature_grants_its_permissions() {
             .query(&table, &Query::new(), None)
             .await
             .unwrap()
+            .into_page()
+            .unwrap()
             .items
             .len(),
         1
@@ -375,6 +377,8 @@ async fn reads_fail_over_to_the_secondary_endpoint() {
         let rows = store
             .query(&table, &Query::new().with_top(1), None)
             .await
+            .unwrap()
+            .into_page()
             .unwrap();
         let last = store
             .query(
@@ -383,6 +387,8 @@ async fn reads_fail_over_to_the_secondary_endpoint() {
                 rows.continuation.as_ref(),
             )
             .await
+            .unwrap()
+            .into_page()
             .unwrap();
         let tables = store.list_tables(Some(table.as_str()), None).await.unwrap();
         (found, rows.items, last.items, tables.items)

@@ -97,6 +97,8 @@ async fn write_and_read(store: Arc<MemoryStore>, table: TableName, n: i32) {
     let page = store
         .query(&table, &pairs(&partition), None)
         .await
+        .expect("a page")
+        .into_page()
         .expect("a page");
     assert!(page.continuation.is_some() || page.items.len().is_multiple_of(2));
 }

@@ -70,7 +70,12 @@ async fn keys(store: &AzureTableStore, table: &TableName, query: Query) -> Vec<S
 async fn keys_by_pages(store: &AzureTableStore, table: &TableName, query: &Query) -> Vec<String> {
     let (mut keys, mut from) = (Vec::new(), None);
     loop {
-        let page = store.query(table, query, from.as_ref()).await.unwrap();
+        let page = store
+            .query(table, query, from.as_ref())
+            .await
+            .unwrap()
+            .into_page()
+            .unwrap();
         keys.extend(page.items.iter().map(|entity| entity.key().to_string()));
         from = page.continuation;
         if from.is_none() {

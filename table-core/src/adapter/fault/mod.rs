@@ -618,28 +618,11 @@ impl<S: TableStore> TableStore for Faulty<S> {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let call = Call::new(OperationKind::Query, table).at(query.access_path());
-        let (_, fault) = self.next(&call).await;
-        let mut page = self
-            .run(call, fault, self.store.query(table, query, from))
-            .await?;
-        if let Some(Fault::ShortPage(len)) = fault {
-            cut_entities(&mut page, len, self.profile(), table, query);
-        }
-        Ok(page)
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         let call = Call::new(OperationKind::Query, table).at(query.access_path());
         let (_, fault) = self.next(&call).await;
         let mut found = self
-            .run(call, fault, self.store.query_readable(table, query, from))
+            .run(call, fault, self.store.query(table, query, from))
             .await?;
         if let Some(Fault::ShortPage(len)) = fault {
             cut_entities(&mut found.page, len, self.profile(), table, query);

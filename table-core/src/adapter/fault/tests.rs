@@ -156,6 +156,8 @@ async fn short_pages_lose_nothing() {
         let page = store
             .query(&table(), &Query::new(), from.as_ref())
             .await
+            .unwrap()
+            .into_page()
             .unwrap();
         lens.push(page.items.len());
         rows.extend(page.items.iter().map(|e| e.key().row().to_owned()));

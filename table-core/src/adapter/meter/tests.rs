@@ -33,7 +33,12 @@ async fn every_operation_counts_once() {
         .get(&table(), &Key::new("Sales", "a").unwrap(), None)
         .await
         .unwrap();
-    store.query(&table(), &Query::new(), None).await.unwrap();
+    store
+        .query(&table(), &Query::new(), None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     let mut group =
         GroupTransaction::new(PartitionKey::new("Sales").unwrap(), &ServiceProfile::LOCAL);
     group.push(insert("b")).unwrap();

@@ -214,36 +214,14 @@ impl<S: TableStore> TableStore for Retrying<S> {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let page = self
+    ) -> Result<ReadablePage> {
+        let found = self
             .read(OperationKind::Query, || {
                 self.store.query(table, query, from)
             })
             .await?;
         Ok(if self.policy.write_ids {
-            page.map(strip)
-        } else {
-            page
-        })
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
-    ) -> Result<ReadablePage> {
-        let found = self
-            .read(OperationKind::Query, || {
-                self.store.query_readable(table, query, from)
-            })
-            .await?;
-        let strips = self.policy.write_ids;
-        Ok(if strips {
-            ReadablePage {
-                page: found.page.map(strip),
-                ..found
-            }
+            found.map(strip)
         } else {
             found
         })

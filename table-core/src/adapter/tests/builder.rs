@@ -119,6 +119,8 @@ async fn without_adapters_the_store_is_unchanged() {
             .query(&table(), &Query::new(), None)
             .await
             .unwrap()
+            .into_page()
+            .unwrap()
             .items
             .len(),
         1

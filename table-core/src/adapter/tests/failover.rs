@@ -159,7 +159,13 @@ async fn a_query_stays_at_the_copy_of_its_first_page() {
     let copies = Copies::new([&["a1", "a2", "a3"], &["b1", "b2"]]).await;
     let query = Query::new().with_top(1);
     copies.faults[0].script([Some(Fault::FailBefore)]);
-    let first = copies.store.query(&table(), &query, None).await.unwrap();
+    let first = copies
+        .store
+        .query(&table(), &query, None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(first.items[0].key(), &key("b1"));
     let token = first.continuation.unwrap().to_string();
     let token: Continuation = token.parse().unwrap();
@@ -168,6 +174,8 @@ async fn a_query_stays_at_the_copy_of_its_first_page() {
         .store
         .query(&table(), &query, Some(&token))
         .await
+        .unwrap()
+        .into_page()
         .unwrap();
     assert_eq!(second.items[0].key(), &key("b2"));
     assert_eq!(copies.requests(), [1, 2]);
@@ -182,7 +190,13 @@ async fn a_query_stays_at_the_copy_of_its_first_page() {
         "{error}"
     );
 
-    let first = copies.store.query(&table(), &query, None).await.unwrap();
+    let first = copies
+        .store
+        .query(&table(), &query, None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     copies.faults[0].add(always(Fault::FailBefore));
     let error = copies
         .store
@@ -207,7 +221,7 @@ async fn manifests_are_read_from_the_primary_only() {
         .unwrap_err();
     copies
         .store
-        .query_readable(&table(), &manifest, None)
+        .query(&table(), &manifest, None)
         .await
         .unwrap_err();
     let row = Key::new(MANIFEST_PARTITION, "table").unwrap();

@@ -2,7 +2,7 @@ use super::{insert, table};
 use crate::adapter::{GuardMode, Guarded, Metered, RequestMeter, ScanGuard};
 use crate::memory::MemoryStore;
 use crate::model::TableName;
-use crate::query::{AccessPath, Query};
+use crate::query::{AccessPath, Query, ReadablePage};
 use crate::store::{ErrorKind, Result, ServiceProfile, TableStore};
 
 const PATHS: [(&str, AccessPath); 5] = [
@@ -35,9 +35,7 @@ async fn guarded(guard: ScanGuard) -> (Guarded<Metered<MemoryStore>>, RequestMet
     (store, meter)
 }
 
-fn refused(
-    result: Result<crate::query::Page<crate::model::Entity>>,
-) -> Option<(AccessPath, String)> {
+fn refused(result: Result<ReadablePage>) -> Option<(AccessPath, String)> {
     match result.map_err(crate::Error::into_kind) {
         Err(ErrorKind::ScanRefused { path, advice, .. }) => Some((path, advice)),
         other => {
@@ -109,6 +107,8 @@ async fn a_warning_lets_the_query_pass() {
         store
             .query(&table(), &Query::new(), None)
             .await
+            .unwrap()
+            .into_page()
             .unwrap()
             .items
             .len(),

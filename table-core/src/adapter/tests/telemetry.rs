@@ -69,7 +69,12 @@ async fn operations_requests_retries_and_throttles_are_recorded() {
     store.write(&table(), insert("a")).await.unwrap();
     store.write(&table(), insert("b")).await.unwrap();
     store.write(&table(), insert("a")).await.unwrap_err();
-    store.query(&table(), &Query::new(), None).await.unwrap();
+    store
+        .query(&table(), &Query::new(), None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(
         store.get(&table(), &key("absent"), None).await.unwrap(),
         None

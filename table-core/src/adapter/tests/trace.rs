@@ -35,7 +35,12 @@ async fn a_span_describes_the_operation_without_keys_or_values() {
          otel.kind=client otel.name=insert Employees span=table_operation table.outcome=not_applied"
     );
     let query = Query::new().with_filter(Filter::eq("Name", "Kenneth"));
-    store.query(&table(), &query, None).await.unwrap();
+    store
+        .query(&table(), &query, None)
+        .await
+        .unwrap()
+        .into_page()
+        .unwrap();
     assert_eq!(
         fields(&traces.last_span()),
         "db.collection.name=Employees db.operation.name=query db.response.returned_rows=1 db.system.name=table_store otel.kind=client \

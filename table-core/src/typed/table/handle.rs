@@ -451,19 +451,29 @@ impl<T: TableEntity> PlainTable<T> {
         key: &Key,
         operation: &str,
     ) -> Result<Option<PlainWrite>> {
+        let entity_type = T::SCHEMA.entity_type();
+        self.permit(WriteTarget::Type(&entity_type, key), operation)
+            .await
+    }
+
+    /// As [`permit_write`](Self::permit_write), of a write that accepts whatever is stored: that may be an entity of another type, which has
+    /// an index.
+    pub(super) async fn permit_overwrite(
+        &self,
+        key: &Key,
+        operation: &str,
+    ) -> Result<Option<PlainWrite>> {
+        self.permit(WriteTarget::Key(key), operation).await
+    }
+
+    async fn permit(&self, target: WriteTarget<'_>, operation: &str) -> Result<Option<PlainWrite>> {
         let shared = self.shared();
         // First the declarations of the type, which cost no request.
         shared.check_no_index(T::SCHEMA.indexes.first(), operation)?;
         if T::SCHEMA.expiry.is_some() && !shared.unmanaged {
-            let target = T::SCHEMA.entity_type();
             let check = |manifest: &Manifest| {
                 manifest.check_type(&shared.name, T::SCHEMA)?;
-                manifest.check_plain(
-                    &shared.name,
-                    WriteTarget::Type(&target, key),
-                    operation,
-                    ADVICE,
-                )?;
+                manifest.check_plain(&shared.name, target, operation, ADVICE)?;
                 Ok(manifest.type_to_register(T::SCHEMA))
             };
             return permit_registered(&*shared.store, &shared.name, T::SCHEMA, check)
@@ -473,11 +483,7 @@ impl<T: TableEntity> PlainTable<T> {
         let plain = shared.plain_write().await?;
         if let Some(plain) = &plain {
             plain.manifest().check_type(&shared.name, T::SCHEMA)?;
-            shared.check_plain(
-                plain,
-                WriteTarget::Type(&T::SCHEMA.entity_type(), key),
-                operation,
-            )?;
+            shared.check_plain(plain, target, operation)?;
         }
         Ok(plain)
     }

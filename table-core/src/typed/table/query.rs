@@ -445,6 +445,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             filter,
             select,
             top: None,
+            ..Query::new()
         })
     }
 

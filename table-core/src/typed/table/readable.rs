@@ -52,7 +52,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             unreadable,
         } = table
             .store()
-            .query_readable(table.name(), &query, from)
+            .query(table.name(), &query.with_unreadable(), from)
             .await?;
         row_filter.filter_page(&mut page);
         found.unreadable = unreadable;

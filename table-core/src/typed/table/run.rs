@@ -174,7 +174,11 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             });
         };
         let table = &self.table;
-        let mut page = table.store().query(table.name(), &query, from).await?;
+        let mut page = table
+            .store()
+            .query(table.name(), &query, from)
+            .await?
+            .into_page()?;
         self.row_filter().filter_page(&mut page);
         match self.loads()? {
             Some(loads) => loads.page(page).await,

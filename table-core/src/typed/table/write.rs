@@ -30,7 +30,7 @@ impl<T: TableEntity> PlainTable<T> {
             return self.write(Operation::InsertOrReplace(entity)).await;
         }
         // Only to refuse before the read; `write` takes its own permit.
-        self.permit_write(entity.key(), "an upsert").await?;
+        self.permit_overwrite(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             // The condition is the ETag of this read, or that there is no entity. A write without a condition could
@@ -162,7 +162,7 @@ impl<T: TableEntity> PlainTable<T> {
         }
         let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
         // Only to refuse before the read; `write` takes its own permit.
-        self.permit_write(entity.key(), "a replace").await?;
+        self.permit_overwrite(entity.key(), "a replace").await?;
         loop {
             // As in `upsert`: the read shows the schema version, and the write depends on the ETag that was read.
             let stored = self
@@ -216,9 +216,12 @@ impl<T: TableEntity> PlainTable<T> {
     /// Returns the errors of the store, and a refusal by the manifest.
     #[doc(hidden)]
     pub async fn write(&self, operation: Operation) -> Result<Written> {
-        let _plain = self
-            .permit_write(operation.key(), operation.kind().name())
-            .await?;
+        let (key, name) = (operation.key(), operation.kind().name());
+        let _plain = if matches!(operation, Operation::Delete(_, IfMatch::Any)) {
+            self.permit_overwrite(key, name).await?
+        } else {
+            self.permit_write(key, name).await?
+        };
         self.store().write(self.name(), operation).await
     }
 }

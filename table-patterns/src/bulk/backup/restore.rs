@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use table_core::manifest::Manifest;
 use table_core::model::{Entity, MANIFEST_PARTITION, TableName, ValueRef};
-use table_core::query::Query;
+use table_core::query::{Query, ReadablePage};
 use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt as _};
 
 use super::contents::{Backup, BackupTable, ReadFault};
@@ -418,7 +418,12 @@ impl RestoreJob {
         }
         let not_begun = resumed.map_or(0, |table| table + 1);
         for (name, _) in tables.iter().skip(not_begun) {
-            match self.to.query(name, &Query::new().with_top(1), None).await {
+            match self
+                .to
+                .query(name, &Query::new().with_top(1), None)
+                .await
+                .and_then(ReadablePage::into_page)
+            {
                 Ok(page) if page.items.is_empty() && page.continuation.is_none() => {}
                 Err(error) if error.is_table_not_found() => {}
                 Ok(_) => {

@@ -75,6 +75,7 @@ async fn a_checkpoint_is_a_part_of_entities() -> Result<()> {
         .store
         .query(&rig.table, &Query::new(), None)
         .await?
+        .into_page()?
         .items;
     assert_eq!(
         rows.iter()

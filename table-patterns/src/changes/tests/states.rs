@@ -280,3 +280,45 @@ async fn a_type_without_discriminator_records_every_entity() -> Result<()> {
     assert_eq!(partitions, [PartitionKey::new("ann")?]);
     Ok(())
 }
+
+/// A handle of another type can replace and delete what it does not know.
+#[tokio::test(start_paused = true)]
+async fn other_types_record_what_they_overwrite() -> Result<()> {
+    #[derive(Clone, Debug, PartialEq, TableEntity)]
+    #[entity(type = "Draft")]
+    struct Sketch {
+        #[partition_key]
+        customer: String,
+        #[row_key]
+        number: u32,
+    }
+    let sketch = |number| Sketch {
+        customer: "ann".to_owned(),
+        number,
+    };
+    let store = MemoryStore::new();
+    let (db, other) = (Database::new(store.clone()), Database::new(store.clone()));
+    let orders = db.table::<Order>("Orders")?;
+    for number in 1..=4 {
+        orders.insert(&order(number)).await?;
+    }
+    let sketches = other.table::<Sketch>("Orders")?;
+    sketches.insert(&sketch(9)).await?;
+    sketches.upsert(&sketch(1)).await?;
+    sketches.replace_if(&sketch(2), IfMatch::Any).await?;
+    sketches
+        .delete(Sketch::key("ann", 3u32)?, IfMatch::Any)
+        .await?;
+    assert!(sketches.delete_if_exists(Sketch::key("ann", 4u32)?).await?);
+    // An order takes the place of a sketch.
+    orders.upsert(&order(9)).await?;
+    let expected = of_orders([
+        (Deleted, "0000000001"),
+        (Deleted, "0000000002"),
+        (Deleted, "0000000003"),
+        (Deleted, "0000000004"),
+        (Inserted, "0000000009"),
+    ]);
+    assert_eq!(changes_of(&orders.changes()).await?[4..], expected);
+    Ok(())
+}

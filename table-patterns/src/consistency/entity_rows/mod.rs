@@ -129,7 +129,11 @@ impl<'a> EntityRows<'a> {
 
     /// A page of a scan of the table. 1 request.
     pub(crate) async fn page(self, from: Option<&Continuation>) -> Result<EntityPage> {
-        let page = self.store.query(self.table, &Query::new(), from).await?;
+        let page = self
+            .store
+            .query(self.table, &Query::new(), from)
+            .await?
+            .into_page()?;
         let rows = page.items.len();
         check_progress(from, page.continuation.as_ref(), rows)?;
         Ok(EntityPage {
@@ -171,7 +175,8 @@ impl<'a> EntityRows<'a> {
             let page = self
                 .store
                 .query(self.table, &page_query, from.as_ref())
-                .await?;
+                .await?
+                .into_page()?;
             check_progress(from.as_ref(), page.continuation.as_ref(), page.items.len())?;
             page.continuation
                 .iter()
@@ -219,7 +224,11 @@ impl<'a> EntityRows<'a> {
 
     async fn has_no_row(self, filter: Filter) -> Result<bool> {
         let query = Query::new().with_filter(filter).with_top(1);
-        let page = self.store.query(self.table, &query, None).await?;
+        let page = self
+            .store
+            .query(self.table, &query, None)
+            .await?
+            .into_page()?;
         Ok(page.items.is_empty() && page.continuation.is_none())
     }
 }

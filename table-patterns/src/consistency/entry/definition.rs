@@ -603,10 +603,10 @@ impl Index {
             })
     }
 
-    /// The name of an entity's type, if this is a feed that records the changes of the entity.
-    pub(crate) fn recorded_type(&self, entity: &Entity) -> Result<Option<&Text>> {
+    /// The type of an entity, if this is a feed that records the changes of the entity.
+    pub(crate) fn recorded_type(&self, entity: &Entity) -> Result<Option<&EntityType>> {
         let is_recorded = self.definition.is_feed() && self.evaluator()?.admits(entity)?;
-        Ok(is_recorded.then_some(&self.definition.entity.name))
+        Ok(is_recorded.then_some(&self.definition.entity))
     }
 
     /// Whether an entity of `table` has an entry at a location.

@@ -51,10 +51,8 @@ impl<'a> IndexedRows<'a> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let mut found = self
-            .store
-            .query_readable(self.table_of(index), query, from)
-            .await?;
+        let query = query.clone().with_unreadable();
+        let mut found = self.store.query(self.table_of(index), &query, from).await?;
         let (next, rows) = (
             found.page.continuation.as_ref(),
             found.page.items.len() + found.unreadable.len(),

@@ -50,8 +50,8 @@ impl SetWriter for IndexedEntities {
             }
         }
         // The entity, its local entries, its change in a feed, and the journal row that remote entries need.
-        let is_recorded = self.set.recorded(&change.old).is_ok_and(|of| of.is_some());
-        1 + local.len() + usize::from(is_recorded) + usize::from(remote)
+        let recorded = self::change(change).records_by(&*self.set);
+        1 + local.len() + recorded.map_or(0, |records| records.len()) + usize::from(remote)
     }
 
     /// One operation less if the group writes the counter of a feed.

@@ -1,11 +1,12 @@
 //! Changes of entities, as callers of the journal describe them.
 
+use table_core::manifest::Text;
 use table_core::model::{Entity, Key};
-use table_core::store::{Operation, Result};
+use table_core::store::{Error, Operation, Result};
 
 use crate::entity_rows::{operations, without_entity};
-use crate::entry::Recorded;
 use crate::entry::shared::feed::ChangeKind;
+use crate::entry::{Maintainer, Recorded};
 
 /// A change of one entity, with its old state. The old state decides which entries are removed.
 ///
@@ -118,23 +119,37 @@ impl Change {
         Ok(operation)
     }
 
-    /// What the change is in a feed; `None`: nothing. `old` and `new` are what the feed says about the states.
-    pub(super) fn kind(
-        &self,
-        old: Option<&Recorded>,
-        new: Option<&Recorded>,
-    ) -> Option<ChangeKind> {
-        let is_deleted = |state: Option<&Recorded>| state.is_some_and(|state| state.is_deleted);
-        match (self.reason, &self.old, &self.new) {
-            (Reason::Upkeep, ..) | (_, None, None) => None,
-            (Reason::Expired, ..) => Some(ChangeKind::Expired),
-            (Reason::Wanted, None, Some(_)) => Some(ChangeKind::Inserted),
-            (Reason::Wanted, Some(_), None) => Some(ChangeKind::Deleted),
-            (Reason::Wanted, Some(_), Some(_)) => Some(if is_deleted(new) && !is_deleted(old) {
-                ChangeKind::SoftDeleted
-            } else {
-                ChangeKind::Updated
-            }),
+    /// What the feeds record of the change.
+    pub(crate) fn records_by(&self, feeds: &dyn Maintainer) -> Result<Vec<(ChangeKind, Text)>> {
+        let recorded = |state: &Option<Entity>| {
+            let recorded = state.as_ref().map(|of| feeds.recorded(of));
+            Ok::<_, Error>(recorded.transpose()?.flatten())
+        };
+        Ok(self.records(recorded(&self.old)?, recorded(&self.new)?))
+    }
+
+    /// What the feeds record of the change. `old` and `new` are what the feeds say about the states; a state without a feed is as if it did not
+    /// exist. A change of the type ends an entity of the one and begins one of the other.
+    fn records(&self, old: Option<Recorded>, new: Option<Recorded>) -> Vec<(ChangeKind, Text)> {
+        let gone = match self.reason {
+            Reason::Upkeep => return Vec::new(),
+            Reason::Expired => ChangeKind::Expired,
+            Reason::Wanted => ChangeKind::Deleted,
+        };
+        match (old, new) {
+            (Some(old), Some(new)) if old.entity_type == new.entity_type => {
+                let kind = if new.is_deleted && !old.is_deleted {
+                    ChangeKind::SoftDeleted
+                } else {
+                    ChangeKind::Updated
+                };
+                vec![(kind, new.entity_type)]
+            }
+            (old, new) => {
+                let ended = old.map(|old| (gone, old.entity_type));
+                let begun = new.map(|new| (ChangeKind::Inserted, new.entity_type));
+                ended.into_iter().chain(begun).collect()
+            }
         }
     }
 

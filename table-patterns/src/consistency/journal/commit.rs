@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::manifest::index_name;
 use table_core::model::{ETag, Entity, Key};
-use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
+use table_core::store::{
+    Error, ErrorKind, GroupTransaction, LimitKind, Operation, Outcome, Result, Written,
+};
 use tokio::time::{Instant, sleep};
 
 use super::entity_table::{EntityTable, States};
@@ -87,6 +89,36 @@ impl Draft {
             index -= length;
         }
         Part::Journal
+    }
+
+    /// Refuses a group of too many operations, by an error that says what they are.
+    fn check_operations(&self, plan: &Plan, most: usize) -> Result<()> {
+        let (mut shared, mut of_feed) = (0, 0);
+        for prepared in self.shared.iter().flatten() {
+            match prepared.numbers {
+                Some(_) => of_feed += prepared.in_group().count(),
+                None => shared += prepared.in_group().count(),
+            }
+        }
+        let journal = usize::from(plan.has_journal());
+        let all = self.rows.len() + shared + of_feed + journal;
+        if all <= most {
+            return Ok(());
+        }
+        let (entities, entries) = (
+            plan.of_entities,
+            self.rows.len() - plan.of_entities + shared,
+        );
+        let quantity = format!(
+            "operations in a group transaction ({entities} of entities, {entries} of index entries, {of_feed} of the feed, {journal} of the journal: \
+             write fewer entities at once)"
+        );
+        Err(Error::limit_of_kind(
+            LimitKind::GroupOperations,
+            quantity,
+            most,
+            all,
+        ))
     }
 
     /// Remembers the counters of changes after the group was committed. `written` is its answer.
@@ -269,8 +301,9 @@ impl Committer<'_> {
 
     /// The group in the form of the draft.
     fn group(&self, plan: &Plan, draft: &Draft) -> Result<GroupTransaction> {
-        let mut group =
-            GroupTransaction::new(plan.partition.clone(), self.entities.store.profile());
+        let profile = self.entities.store.profile();
+        draft.check_operations(plan, profile.group_operations)?;
+        let mut group = GroupTransaction::new(plan.partition.clone(), profile);
         for operation in draft.operations() {
             group.push(operation.clone())?;
         }

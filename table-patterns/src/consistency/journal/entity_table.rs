@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::Text;
 use table_core::model::{ETag, Entity, Key, TableName, split_entry_id};
 use table_core::store::{Result, TableStore};
 
+use super::change::Change;
 use crate::entity_rows::EntityRows;
 use crate::entry::row_properties::without_mark;
 use crate::entry::shared::Merge;
-use crate::entry::{Entry, Location, Maintainer, Permission, Recorded, Shape};
+use crate::entry::shared::feed::ChangeKind;
+use crate::entry::{Entry, Location, Maintainer, Permission, Shape};
 use crate::rows::before_write;
 use crate::rows::encrypted::marked;
 
@@ -83,9 +86,9 @@ impl EntityTable {
         ))
     }
 
-    /// See [`Maintainer::recorded`].
-    pub(super) fn recorded(&self, entity: &Entity) -> Result<Option<Recorded>> {
-        self.maintainer.recorded(entity)
+    /// What the feeds of the table record of a change.
+    pub(super) fn records(&self, change: &Change) -> Result<Vec<(ChangeKind, Text)>> {
+        change.records_by(&*self.maintainer)
     }
 
     /// Runs work concurrently, all of it to its end, also if a part of it fails: a request that was dropped could take effect later.

@@ -259,19 +259,13 @@ impl Planner<'_> {
         gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, name)))
     }
 
-    /// The changes that a feed of the table records, in the order of the write.
+    /// The changes that the feeds of the table record, in the order of the write.
     fn feed(&self, changes: &[Change]) -> Result<Option<Merge>> {
         let mut records = Vec::new();
         for change in changes {
-            let recorded = |state: &Option<Entity>| {
-                let recorded = state.as_ref().map(|of| self.entities.recorded(of));
-                Ok::<_, Error>(recorded.transpose()?.flatten())
-            };
-            let (old, new) = (recorded(&change.old)?, recorded(&change.new)?);
-            let kind = change.kind(old.as_ref(), new.as_ref());
-            if let (Some(kind), Some(of)) = (kind, new.or(old)) {
+            for (kind, entity_type) in self.entities.records(change)? {
                 let (table, key) = (&self.entities.name, change.key()?);
-                records.push(feed::recorded(table, key, kind, &of.entity_type)?);
+                records.push(feed::recorded(table, key, kind, &entity_type)?);
             }
         }
         Ok(records.first().cloned().map(|first| Merge {

@@ -141,7 +141,8 @@ impl TableQueue {
             let page = self
                 .store
                 .query(&self.table, &query.clone().with_top(top), from.as_ref())
-                .await?;
+                .await?
+                .into_page()?;
             let read = page.items.len();
             let missing = max - rows.len();
             rows.extend(page.items.iter().filter_map(message_row).take(missing));

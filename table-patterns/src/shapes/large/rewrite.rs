@@ -161,14 +161,13 @@ impl<T: TableEntity> LargeRewrite<T> {
         }
         let rewrite = self.of_rows().await?;
         let query = Query {
-            filter: None,
-            select: None,
             top: self.page_size,
+            ..Query::new().with_unreadable()
         };
         let found = self
             .table
             .store()
-            .query_readable(self.table.name(), &query, self.from.as_ref())
+            .query(self.table.name(), &query, self.from.as_ref())
             .await?;
         let (page, skipped) = (found.page, found.unreadable);
         let read = page.items.len() + skipped.len();

@@ -221,10 +221,14 @@ pub(crate) async fn is_there(
         filter: keys,
         select: Some(Select::new([Filter::PARTITION_KEY])),
         top: None,
+        ..Query::new()
     };
     let mut from = None;
     for _ in 0..MAX_PAGES {
-        let page = store.query(table, &query, from.as_ref()).await?;
+        let page = store
+            .query(table, &query, from.as_ref())
+            .await?
+            .into_page()?;
         let is_bucket =
             |key: &Key| logical_key(key).is_some_and(|key| key.partition() == partition);
         if page.items.iter().any(|entity| is_bucket(entity.key())) {

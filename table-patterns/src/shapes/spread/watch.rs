@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::forward_to_store;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
+use table_core::query::{Continuation, Query, ReadablePage, Select};
 use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written};
 use tokio::time::Instant;
 
@@ -181,19 +181,9 @@ impl<S: TableStore> TableStore for Watched<S> {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        self.watch.query(table, query);
-        self.store.query(table, query, from).await
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
         self.watch.query(table, query);
-        self.store.query_readable(table, query, from).await
+        self.store.query(table, query, from).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

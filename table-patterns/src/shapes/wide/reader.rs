@@ -104,6 +104,7 @@ impl Reader {
     /// The pages of rows; the stream owns the store.
     fn pages(&self, query: Query) -> impl Stream<Item = Result<ReadablePage>> + Send + use<> {
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
+        let query = query.with_unreadable();
         // The state: `None` after the last page; otherwise the token of the next page, which the first page does not need.
         let start = Some((None, CycleDetector::default()));
         stream::try_unfold(start, move |state: Option<(Option<_>, CycleDetector)>| {
@@ -112,7 +113,7 @@ impl Reader {
                 let Some((from, mut cycles)) = state else {
                     return Ok(None);
                 };
-                let page = store.query_readable(&table, &query, from.as_ref()).await?;
+                let page = store.query(&table, &query, from.as_ref()).await?;
                 let next = page.page.continuation.clone();
                 if let Some(next) = &next {
                     cycles.add(next, page.page.items.len() + page.unreadable.len())?;

@@ -8,7 +8,7 @@ use futures_util::TryStreamExt as _;
 use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, PartitionKey, TableName, ValueRef};
-use table_core::query::{Continuation, Page, Query};
+use table_core::query::{Continuation, Query, ReadablePage};
 use table_core::store::{ErrorKind, KeyOrder, Result, ServiceProfile, TableStore};
 
 use super::{WideEntities, WideQuery};
@@ -55,18 +55,18 @@ impl TableStore for Shuffled {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         let read = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
-        let mut early = self.store.query(table, query, from).await?;
+        let mut early = self.store.query(table, query, from).await?.into_page()?;
         if read > 2 {
-            return Ok(early);
+            return Ok(early.into());
         }
         self.write_between(table, &year()?, read as i32).await?;
-        let mut late = self.store.query(table, query, from).await?;
+        let mut late = self.store.query(table, query, from).await?.into_page()?;
         early.items.retain(|row| is_head(row) == (read == 2));
         late.items.retain(|row| is_head(row) == (read == 1));
         early.items.append(&mut late.items);
-        Ok(early)
+        Ok(early.into())
     }
 }
 

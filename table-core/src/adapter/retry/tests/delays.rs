@@ -208,6 +208,8 @@ async fn every_read_is_repeated() {
                 .query(&table(), &Query::new(), None)
                 .await
                 .unwrap()
+                .into_page()
+                .unwrap()
                 .items
                 .len(),
             1

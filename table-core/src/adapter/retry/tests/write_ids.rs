@@ -43,6 +43,8 @@ async fn ids_are_new_for_each_write_and_hidden() {
         .store
         .query(&table(), &Query::new(), None)
         .await
+        .unwrap()
+        .into_page()
         .unwrap();
     assert!(
         page.items

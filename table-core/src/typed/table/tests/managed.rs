@@ -16,7 +16,7 @@ use crate::manifest::{
 };
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName, Ticks};
-use crate::query::{Continuation, Page, Query};
+use crate::query::{Continuation, Query, ReadablePage};
 use crate::store::{
     Error, ErrorKind, ManifestCache, Operation, OperationKind, Result, StoreContext, TableStore,
     TableStoreExt as _,
@@ -144,7 +144,7 @@ impl TableStore for Process {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
+    ) -> Result<ReadablePage> {
         if self.guest && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION) {
             return Err(
                 ErrorKind::Forbidden("the signature is of one partition".to_owned()).into(),

@@ -5,8 +5,8 @@ use super::*;
 use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use crate::forward_to_store;
 use crate::memory::MemoryStore;
-use crate::model::{Entity, IfMatch, TableName};
-use crate::query::{Continuation, Page, Query, ReadablePage};
+use crate::model::{IfMatch, TableName};
+use crate::query::{Continuation, Query, ReadablePage};
 use crate::store::{ErrorKind, OperationKind, Result, ServiceProfile, TableStore, TableStoreExt};
 use crate::typed::{PlainTable, TableQuery};
 
@@ -212,19 +212,10 @@ impl TableStore for Reversing {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let mut page = self.0.query(table, query, from).await?;
-        page.items.reverse();
-        Ok(page)
-    }
-
-    async fn query_readable(
-        &self,
-        table: &TableName,
-        query: &Query,
-        from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        self.query(table, query, from).await.map(ReadablePage::from)
+        let mut found = self.0.query(table, query, from).await?;
+        found.page.items.reverse();
+        Ok(found)
     }
 }
 

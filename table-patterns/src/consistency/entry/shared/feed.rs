@@ -14,12 +14,14 @@ use table_core::model::{
     ETag, Entity, FEED_COUNTER, Key, PartitionKey, Properties, TableName, Ticks, ValueRef,
 };
 use table_core::store::{Error, Operation, Result};
+use uuid::Uuid;
 
 use super::{Merge, Prepared, SharedRows, put};
 use crate::entry::{Entry, Location};
 
 // The names of properties: see the key layout of `crate::changes`.
 const NEXT: &str = "Next";
+const FEED: &str = "Feed";
 const KIND: &str = "Kind";
 const ROW: &str = "Row";
 const TYPE: &str = "Type";
@@ -87,16 +89,43 @@ pub(crate) fn counter_key(partition: &PartitionKey) -> Result<Key> {
     Key::new(partition.as_str(), FEED_COUNTER)
 }
 
-/// The counter whose next change has this number.
-fn counter(partition: &PartitionKey, next: i64) -> Result<Entity> {
-    Ok(Entity::from(counter_key(partition)?).with(NEXT, next))
+/// The counter of the changes of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counter {
+    /// The number of the next change.
+    pub(crate) next: i64,
+    /// A random id. A feed that begins again in the partition has another one, so that no cursor of the earlier feed counts for it.
+    pub(crate) feed: Uuid,
 }
 
-/// The number of the next change, by the counter. Nothing but a feed writes its rows, but any client of the table can: the numbers in
-/// them are checked wherever they are read.
-pub(crate) fn next_number(counter: &Entity) -> Result<i64> {
-    // Below 1, changes would sort before the changes that consumers ask for.
-    number(counter, NEXT, 1..=i64::MAX, "a number of at least 1")
+impl Counter {
+    /// Reads a counter. Nothing but a feed writes its rows, but any client of the table can: the numbers in them are checked wherever they are
+    /// read.
+    pub(crate) fn read(row: &Entity) -> Result<Self> {
+        Ok(Self {
+            // Below 1, changes would sort before the changes that consumers ask for.
+            next: number(row, NEXT, 1..=i64::MAX, "a number of at least 1")?,
+            feed: feed_id(row)?,
+        })
+    }
+
+    fn row(self, partition: &PartitionKey) -> Result<Entity> {
+        let row = Entity::from(counter_key(partition)?);
+        Ok(row.with(NEXT, self.next).with(FEED, self.feed))
+    }
+}
+
+/// The id of the feed in a counter or a cursor.
+pub(crate) fn feed_id(row: &Entity) -> Result<Uuid> {
+    match row.get(FEED) {
+        Some(ValueRef::Guid(id)) => Ok(id),
+        _ => Err(damaged(row, FEED, "Edm.Guid")),
+    }
+}
+
+/// The row with the id of its feed.
+pub(crate) fn with_feed(row: Entity, feed: Uuid) -> Entity {
+    row.with(FEED, feed)
 }
 
 /// The number of the change after this one.
@@ -207,7 +236,7 @@ fn damaged(row: &Entity, name: &str, expected: &str) -> Error {
 /// The damage of a counter or a change; `None` for a sound row, and for all other rows.
 pub(crate) fn damage(row: &Entity) -> Option<Error> {
     match row.key().row().strip_prefix(FEED_COUNTER)? {
-        "" => next_number(row).err(),
+        "" => Counter::read(row).err(),
         number if number.starts_with('~') => Change::read(row).err(),
         _ => None,
     }
@@ -215,20 +244,20 @@ pub(crate) fn damage(row: &Entity) -> Option<Error> {
 
 /// The counters of a table's partitions, as this process has last written them: a write need not read such a counter.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counters(Arc<Mutex<HashMap<PartitionKey, (i64, ETag)>>>);
+pub(crate) struct Counters(Arc<Mutex<HashMap<PartitionKey, (Counter, ETag)>>>);
 
 impl Counters {
-    fn known(&self) -> MutexGuard<'_, HashMap<PartitionKey, (i64, ETag)>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<PartitionKey, (Counter, ETag)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, partition: &PartitionKey, next: i64, version: ETag) {
+    fn remember(&self, partition: &PartitionKey, counter: Counter, version: ETag) {
         let mut known = self.known();
         // A forgotten counter is read again: 1 request.
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
-        known.insert(partition.clone(), (next, version));
+        known.insert(partition.clone(), (counter, version));
     }
 
     /// Forgets the counter of a partition, which another process may have changed.
@@ -238,7 +267,7 @@ impl Counters {
 
     /// Takes the counter out, for two reasons: another task must not use the same number, and if the caller is dropped, the next write must
     /// read the counter.
-    fn take(&self, partition: &PartitionKey) -> Option<(i64, ETag)> {
+    fn take(&self, partition: &PartitionKey) -> Option<(Counter, ETag)> {
         self.known().remove(partition)
     }
 }
@@ -247,8 +276,8 @@ impl Counters {
 #[derive(Debug)]
 pub(crate) struct Numbers {
     partition: PartitionKey,
-    /// The number of the first change, and the version of the counter; `None`: the partition has no counter yet.
-    first: i64,
+    /// The counter before the group, and its version; `None`: the partition has no counter yet.
+    before: Counter,
     version: Option<ETag>,
     next: i64,
 }
@@ -256,13 +285,16 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// The number of the change at this position in the group; `None` for the position of the counter.
     pub(crate) fn at(&self, position: usize) -> Option<i64> {
-        let number = self.first.checked_add(i64::try_from(position).ok()?)?;
+        let number = self
+            .before
+            .next
+            .checked_add(i64::try_from(position).ok()?)?;
         (number < self.next).then_some(number)
     }
 
     /// Refuses to give a number that a stored change has already: its writer would have raised the counter in the same transaction.
     pub(crate) fn check_unused(&self, taken: i64) -> Result<()> {
-        if self.first <= taken {
+        if self.before.next <= taken {
             return Err(foreign_change(&self.partition, taken));
         }
         Ok(())
@@ -271,45 +303,53 @@ impl Numbers {
     /// Remembers the counter after the group was committed, in this version.
     pub(crate) fn committed(&self, counters: &Counters, version: Option<ETag>) {
         if let Some(version) = version {
-            counters.remember(&self.partition, self.next, version);
+            let counter = Counter {
+                next: self.next,
+                ..self.before
+            };
+            counters.remember(&self.partition, counter, version);
         }
     }
 
     /// Remembers the counter as it was before the group, which was not applied.
     pub(crate) fn unused(&self, counters: &Counters) {
         if let Some(version) = &self.version {
-            counters.remember(&self.partition, self.first, version.clone());
+            counters.remember(&self.partition, self.before, version.clone());
         }
     }
 }
 
 pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
     let partition = merge.at.key.partition_key();
-    let (first, version) = match rows.counters.take(&partition) {
-        Some((next, version)) => (next, Some(version)),
+    let (before, version) = match rows.counters.take(&partition) {
+        Some((counter, version)) => (counter, Some(version)),
         None => match rows.store.get(&merge.at.table, &merge.at.key, None).await? {
-            None => (1, None),
+            None => {
+                let feed = Uuid::new_v4();
+                (Counter { next: 1, feed }, None)
+            }
             Some(row) => {
                 let missing = || Error::missing_etag(row.key());
                 let version = row.etag().cloned().ok_or_else(missing)?;
-                (next_number(&row)?, Some(version))
+                (Counter::read(&row)?, Some(version))
             }
         },
     };
-    let (mut operations, mut next) = (Vec::with_capacity(merge.put.len() + 1), first);
+    let mut operations = Vec::with_capacity(merge.put.len() + 1);
+    let mut next = before.next;
     for entry in &merge.put {
         let key = Key::new(partition.as_str(), change_row(next))?;
         let row = Entity::from_parts(key, entry.properties.clone());
         operations.push(Operation::Insert(row));
         next = following(&partition, next)?;
     }
-    let counter = counter(&partition, next)?;
+    let counter = Counter { next, ..before }.row(&partition)?;
     operations.push(put(counter, version.clone().map(Into::into)));
     Ok(Prepared {
         operations,
         numbers: Some(Numbers {
             partition,
-            first,
+            before,
             version,
             next,
         }),

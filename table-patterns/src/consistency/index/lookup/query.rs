@@ -91,6 +91,7 @@ impl IndexQuery {
             filter,
             select: None,
             top: self.top,
+            ..Query::new()
         }
     }
 }

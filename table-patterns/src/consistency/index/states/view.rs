@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use table_core::limits;
-use table_core::manifest::{EntityType, IndexState, StoredIndex, StoredType, index_name};
+use table_core::manifest::{
+    Discriminator, EntityType, IndexState, StoredIndex, StoredType, index_name,
+};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result};
 use tokio::time::Instant;
@@ -360,25 +362,24 @@ impl ManifestView {
     /// See [`Maintainer::recorded`](crate::entry::Maintainer::recorded). All feeds of a table record into one list of changes, so that an
     /// entity of two feeds has one change.
     pub(super) fn recorded(&self, entity: &Entity) -> Result<Option<Recorded>> {
-        let feeds = self
-            .indexes
-            .iter()
-            .filter(|declared| declared.state.writes_entries());
-        for declared in feeds {
-            let Some(entity_type) = declared.index.recorded_type(entity)? else {
-                continue;
-            };
-            let is_deleted = self.softly_deleted.iter().any(|stored| {
-                let is_of_type = stored.entity.as_ref().is_some_and(|of| of.admits(entity));
-                let expiry = stored.expiry.as_ref().filter(|_| is_of_type);
-                expiry.is_some_and(|expiry| expiry.is_deleted(entity))
-            });
-            return Ok(Some(Recorded {
-                entity_type: entity_type.clone(),
-                is_deleted,
-            }));
+        let mut types = Vec::new();
+        for declared in self.indexes.iter().filter(|one| one.state.writes_entries()) {
+            types.extend(declared.index.recorded_type(entity)?.cloned());
         }
-        Ok(None)
+        // Of several, every program records the same: first a type that a row shows.
+        types.sort_by_key(|of| (of.discriminator == Discriminator::None, of.name.clone()));
+        let Some(entity_type) = types.into_iter().next() else {
+            return Ok(None);
+        };
+        let is_deleted = self.softly_deleted.iter().any(|stored| {
+            let is_of_type = stored.entity.as_ref().is_some_and(|of| of.admits(entity));
+            let expiry = stored.expiry.as_ref().filter(|_| is_of_type);
+            expiry.is_some_and(|expiry| expiry.is_deleted(entity))
+        });
+        Ok(Some(Recorded {
+            entity_type: entity_type.name,
+            is_deleted,
+        }))
     }
 
     /// The entries of an entity in the wanted indexes.

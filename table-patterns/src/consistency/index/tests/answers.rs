@@ -9,7 +9,7 @@ use table_core::forward_to_store;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName};
 use table_core::prelude::*;
-use table_core::query::{Continuation, Page, Query, ReadablePage, Select, UnreadableEntity};
+use table_core::query::{Continuation, Query, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 
 use super::world::by_city;
@@ -153,15 +153,9 @@ impl TableStore for WithoutETags {
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
-    ) -> Result<Page<Entity>> {
-        let Page {
-            items,
-            continuation,
-        } = self.0.query(table, query, from).await?;
-        Ok(Page {
-            items: items.into_iter().map(without_etag).collect(),
-            continuation,
-        })
+    ) -> Result<ReadablePage> {
+        let found = self.0.query(table, query, from).await?;
+        Ok(found.map(without_etag))
     }
 }
 
@@ -216,15 +210,15 @@ struct WithoutKeys(MemoryStore, &'static [&'static str]);
 #[async_trait]
 impl TableStore for WithoutKeys {
     forward_to_store!(self => self.0;
-        profile, create_table, delete_table, list_tables, get, query, write, transact, context);
+        profile, create_table, delete_table, list_tables, get, write, transact, context);
 
-    async fn query_readable(
+    async fn query(
         &self,
         table: &TableName,
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        let mut page = self.0.query(table, query, from).await?;
+        let mut page = self.0.query(table, query, from).await?.into_page()?;
         let is_unreadable = |row: &mut Entity| self.1.contains(&row.key().row());
         let unreadable = page.items.extract_if(.., is_unreadable);
         let of_row = |row: Entity| {

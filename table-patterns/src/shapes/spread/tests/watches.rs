@@ -55,8 +55,11 @@ async fn writes_queries_and_scans_are_told_apart() -> Result<()> {
             .await?;
     }
     let partition = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, "p"));
-    store.query(&table, &partition, None).await?;
-    store.query(&table, &Query::new(), None).await?;
+    store.query(&table, &partition, None).await?.into_page()?;
+    store
+        .query(&table, &Query::new(), None)
+        .await?
+        .into_page()?;
     let hot = watch.hot(0.0);
     assert_eq!(hot.len(), 1);
     assert_eq!(hot[0].requests, 3);
