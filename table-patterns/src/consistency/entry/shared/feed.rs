@@ -231,13 +231,8 @@ impl Counters {
         known.insert(partition.clone(), (next, version));
     }
 
-    /// Forgets the counter of a partition, which another process may have changed.
-    pub(crate) fn forget(&self, partition: &PartitionKey) {
-        self.known().remove(partition);
-    }
-
-    /// Takes the counter out, for two reasons: another task must not use the same number, and if the caller is dropped, the next write must
-    /// read the counter.
+    /// Takes the counter out (`CounterTaken`), for three reasons: another task must not use the same number; if the caller is dropped, the
+    /// next write must read the counter; and so must a write that finds the counter in another version.
     fn take(&self, partition: &PartitionKey) -> Option<(i64, ETag)> {
         self.known().remove(partition)
     }
@@ -304,6 +299,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
         next = following(&partition, next)?;
     }
     let counter = counter(&partition, next)?;
+    // `CounterInVersion`: after a trim, the insert of a change with a number that was given does not fail.
     operations.push(put(counter, version.clone().map(Into::into)));
     Ok(Prepared {
         operations,
