@@ -1,6 +1,6 @@
 //! Scenes of a build of the first index of a table and a program that writes plain rows. That program is not registered. It learns that
 //! there is an index when it reads the manifest again. Then its writes are refused; those of a [`Table`](crate::patterns::Table) register
-//! the program, read the manifest once more, and maintain the index.
+//! the program, read the manifest once more, and maintain the index. The first index may be a change feed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::Invariant;
 use super::chooser::{Bounds, Systematic};
 use super::explorer::{Explored, Schedule, explore};
+use super::feed_model::{Beginning, check_changes, feed};
 use super::final_state::{FinalState, Phase, Verdict};
 use super::ids::allow_plain_writers;
 use super::journal_model::{CLIENT, LEASE, SERVER};
@@ -43,6 +44,8 @@ struct Person {
 struct PlainWriterScene {
     /// The time between the two writes of the plain writer. It reads the manifest for the first.
     second_write_after: Duration,
+    /// Whether the index is a change feed.
+    feed: bool,
     /// Whether the plain writer maintains the index when it knows it.
     maintains: bool,
     /// Whether the writer may die: sweeps then finish its writes before the index is judged.
@@ -54,7 +57,10 @@ fn people() -> TableName {
     TableName::new("People").unwrap()
 }
 
-fn more() -> Index {
+fn first_index(is_feed: bool) -> Index {
+    if is_feed {
+        return feed();
+    }
     let placement = Placement::OtherTable(TableName::new("More").unwrap());
     Index::keyed("more", placement, "{Value}", "{RowKey}").unwrap()
 }
@@ -87,6 +93,10 @@ impl PlainWriterModel {
                 .write(&people(), Operation::Insert(person(id, "a")))
                 .await?;
         }
+        if scene.feed {
+            scheduler.keep_history();
+            scheduler.observe(&model.store.query_all(&people(), &Query::new()).await?);
+        }
         Ok(model)
     }
 
@@ -102,6 +112,10 @@ impl PlainWriterModel {
         }
     }
 
+    fn index(&self) -> Index {
+        first_index(self.scene.feed)
+    }
+
     fn options() -> Result<IndexOptions> {
         let mut options =
             IndexOptions::local().with_clearing(crate::patterns::journal::Clearing::BeforeAnswer);
@@ -111,7 +125,8 @@ impl PlainWriterModel {
 
     async fn open(&self, task: usize, live: bool) -> Result<IndexedEntities> {
         let store = Arc::new(self.connect(task, live));
-        IndexedEntities::open(store, people(), vec![more()], Self::options()?).await
+        let indexes = vec![self.index()];
+        IndexedEntities::open(store, people(), indexes, Self::options()?).await
     }
 
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
@@ -148,7 +163,8 @@ impl PlainWriterModel {
             let Ok(people) = model.open(task, true).await else {
                 return;
             };
-            let built = async { people.build("more")?.run().await };
+            let index = model.index();
+            let built = async { people.build(index.name())?.run().await };
             let built = built.await;
             model
                 .scheduler
@@ -169,12 +185,13 @@ impl PlainWriterModel {
             judge.journal().sweep(&[], Duration::ZERO).await?;
         }
         judge.refresh().await?;
-        if judge.state("more") == IndexState::Readable
+        let index = self.index();
+        if judge.state(index.name()) == IndexState::Readable
             && let Err(wrong) = self.check_entries().await?
         {
             return Ok(Err(format!("{wrong}, and the index is readable")));
         }
-        judge.build("more")?.run().await?;
+        judge.build(index.name())?.run().await?;
         self.check_entries().await
     }
 
@@ -185,9 +202,12 @@ impl PlainWriterModel {
         if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
+        if self.scene.feed {
+            return check_changes(&self.store, &self.scheduler, "p", Beginning::Built).await;
+        }
         final_state
             .check_entries(&self.store, &people(), |entity| {
-                more().entries(&people(), entity)
+                self.index().entries(&people(), entity)
             })
             .await
     }
@@ -197,6 +217,7 @@ impl PlainWriterScene {
     const fn second_write_after(millis: u64) -> Self {
         Self {
             second_write_after: Duration::from_millis(millis),
+            feed: false,
             maintains: false,
             sweeps: false,
             omitted: None,
@@ -208,6 +229,10 @@ impl PlainWriterScene {
             maintains: true,
             ..self
         }
+    }
+
+    const fn of_feed(self) -> Self {
+        Self { feed: true, ..self }
     }
 
     fn explore(self, bounds: Bounds) -> Explored {
@@ -265,6 +290,21 @@ fn a_plain_writer_becomes_a_maintainer() {
     );
 }
 
+/// After the build of a feed, every write has its change.
+#[test]
+fn the_build_of_a_feed_waits_for_plain_writers() {
+    let times = [0, 400, 1000, 29_900, 30_100, 90_000];
+    let scene = |time| PlainWriterScene::second_write_after(time).of_feed();
+    let scenes = times.map(|time| scene(time).explore(ALL.switching(2)));
+    Explored::sum(scenes).assert_no_violation("a build of a feed and a plain writer");
+    let scenes = times.map(|time| scene(time).maintaining().explore(ALL.switching(2)));
+    Explored::sum(scenes)
+        .assert_no_violation("a build of a feed and a writer that comes to record its changes");
+    let faults = ALL.switching(0).sparing_from(1).with_faults(1, FAULTS);
+    let scenes = times.map(|time| scene(time).explore(faults));
+    Explored::sum(scenes).assert_no_violation("a build of a feed, a plain writer and a fault");
+}
+
 #[test]
 fn the_wait_for_plain_writers_is_needed() {
     let invariant = Invariant::WaitForPlainWriters;
@@ -272,7 +312,9 @@ fn the_wait_for_plain_writers_is_needed() {
         omitted: Some(invariant),
         ..PlainWriterScene::second_write_after(1000)
     };
-    scene
-        .explore(ALL.switching(1))
-        .assert_violation_without(invariant);
+    for scene in [scene, scene.of_feed()] {
+        scene
+            .explore(ALL.switching(1))
+            .assert_violation_without(invariant);
+    }
 }

@@ -228,14 +228,15 @@ struct Watch {
 }
 
 impl Watch {
-    /// Reports a violation if two entities have one value.
+    /// Reports a violation if two entities have one value. Adds the effects of the write to the history.
     async fn took_effect(&self, store: &MemoryStore) -> Result<()> {
         let (table, property) = &self.watched;
-        if *property == UNWATCHED {
+        if *property == UNWATCHED && !self.scheduler.keeps_history() {
             return Ok(());
         }
         let mut seen = std::collections::BTreeSet::new();
         let rows = store.query_all(table, &Query::new()).await?;
+        self.scheduler.observe(&rows);
         // The source of a committed move is not counted: its journal row says that the target is the entity now.
         let is_left = |entity: &Entity| {
             let moved =

@@ -8,10 +8,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use table_core::model::Entity;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::footprint::Footprint;
+use super::history::{Effect, History};
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,8 @@ struct Inner {
     trace: Option<Vec<String>>,
     committed: BTreeSet<String>,
     violation: Option<String>,
+    /// The effects of writes, in scenes with a feed.
+    history: Option<History>,
 }
 
 /// The requests of all tasks of a schedule, and the trace of the schedule.
@@ -211,6 +215,29 @@ impl Scheduler {
 
     pub(super) fn is_committed(&self, mark: &str) -> bool {
         self.lock().committed.contains(mark)
+    }
+
+    /// Remembers the effects of writes from now on.
+    pub(super) fn keep_history(&self) {
+        self.lock().history.get_or_insert_default();
+    }
+
+    pub(super) fn keeps_history(&self) -> bool {
+        self.lock().history.is_some()
+    }
+
+    /// Remembers the effects of a write that has led to these rows.
+    pub(super) fn observe(&self, rows: &[Entity]) {
+        if let Some(history) = &mut self.lock().history {
+            history.observe(rows);
+        }
+    }
+
+    /// The effects of all writes in a partition, in their order.
+    pub(super) fn effects_in(&self, partition: &str) -> Vec<Effect> {
+        let inner = self.lock();
+        let history = inner.history.as_ref();
+        history.map_or_else(Vec::new, |history| history.of(partition))
     }
 
     /// Remembers the first violation that was found while the schedule runs.

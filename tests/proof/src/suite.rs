@@ -10,10 +10,11 @@
 //! |---|---|
 //! | [`scheduler`], [`chooser`], [`explorer`], [`footprint`], [`ids`] | the scheduler, the order of requests, and the run of a schedule |
 //! | [`scheduled_store`], [`scheduled_queue`], [`scheduled_blobs`] | the connections of a task, whose requests wait |
-//! | [`acknowledgements`], [`final_state`], [`lineage`] | checks after a schedule |
+//! | [`acknowledgements`], [`final_state`], [`lineage`], [`history`] | checks after a schedule |
 //! | [`journal_model`], [`journal_scene`] and [`write_scenes`], [`move_scenes`], [`mixed_leases`], [`random_writes`], [`fixed_schedules`] | the journal: a model, scenes over it, and single schedules |
 //! | [`index_model`], [`index_scene`], [`index_verdict`] and [`maintenance`], [`open_scenes`], [`registration_scenes`], [`plain_writer_scenes`] | indexes with a manifest: writers, builds, scrubs and drops |
 //! | [`shape_model`] and [`shape_scenes`] | indexes of every shape, and processes with several tasks |
+//! | [`feed_model`] and [`feed_scenes`] | a change feed: writers, moves, trims, builds and drops |
 //! | [`program_versions`] and [`deployment_scenes`] | two versions of a program that write at the same time |
 //! | [`transactions_model`] and [`scripted_plan`] | eventually consistent transactions |
 //! | [`invariants_needed`] | every rule of the protocol is needed: without it, a scene ends with a violation |
@@ -32,9 +33,12 @@ mod acknowledgements;
 mod chooser;
 mod deployment_scenes;
 mod explorer;
+mod feed_model;
+mod feed_scenes;
 mod final_state;
 mod fixed_schedules;
 mod footprint;
+mod history;
 mod ids;
 mod index_model;
 mod index_scene;

@@ -168,7 +168,7 @@ impl StoredIndex {
     /// of a build never starts with `~`.
     pub const DROPPING: &str = "~leaving";
 
-    /// Whether a drop of the index has started and not finished. A build that starts later cancels the drop.
+    /// Whether a drop of the index has started and not finished. A build that starts later cancels the drop, except of a feed.
     pub fn is_dropping(&self) -> bool {
         self.progress.as_deref() == Some(Self::DROPPING)
     }

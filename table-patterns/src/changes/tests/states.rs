@@ -1,10 +1,10 @@
 //! A feed of a live table: it is declared, built and dropped as an index is.
 
-use table_core::manifest::IndexState;
+use table_core::manifest::{IndexState, StoredIndex};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, PartitionKey};
 use table_core::query::Query;
-use table_core::store::{Result, TableStoreExt as _};
+use table_core::store::{Operation, Result, TableStore as _, TableStoreExt as _};
 use table_core::typed::TableEntity;
 
 use super::{Collected, ann};
@@ -159,6 +159,53 @@ async fn writers_of_earlier_programs_emit() -> Result<()> {
     ]);
     assert_eq!(changes_of(&orders.changes()).await?[number..], expected);
     assert_eq!(mailer.run_once(&handler).await?.changes, 8 + number as u64);
+    Ok(())
+}
+
+/// A drop may have removed some changes and not the cursors: a feed that went on would number its changes from 1 again.
+#[tokio::test(start_paused = true)]
+async fn a_feed_is_built_only_after_its_drop_has_ended() -> Result<()> {
+    let store = MemoryStore::new();
+    let orders = Database::new(store.clone()).table::<Order>("Orders")?;
+    orders.insert(&order(1)).await?;
+    let entities = orders.entities().await?;
+    let feed = entities.declared().await?.remove(0);
+    let interrupted = feed.state_patch(IndexState::DeleteOnly, Some(StoredIndex::DROPPING))?;
+    let merge = Operation::Merge(interrupted, IfMatch::Any);
+    store.write(orders.name(), merge).await?;
+    let refused = turned_on(&orders).await.unwrap_err().to_string();
+    assert!(refused.contains("end its drop"), "{refused}");
+    entities.drop_index("changes").await?;
+    assert_eq!(turned_on(&orders).await?, IndexState::Readable);
+    orders.insert(&order(2)).await?;
+    let expected = of_orders([(Inserted, "0000000002")]);
+    assert_eq!(changes_of(&orders.changes()).await?, expected);
+    Ok(())
+}
+
+/// While another feed is dropped, programs may still record its changes: the counter stays until they have ended.
+#[tokio::test(start_paused = true)]
+async fn the_last_drop_of_two_feeds_removes_the_changes() -> Result<()> {
+    let store = MemoryStore::new();
+    let db = Database::new(store.clone());
+    let (orders, letters) = (db.table::<Order>("Orders")?, db.table::<Letter>("Orders")?);
+    orders.insert(&order(1)).await?;
+    letters.insert(&letter(1)).await?;
+    let entities = letters.entities().await?;
+    let declared = entities.declared().await?;
+    let of_letters = |stored: &&StoredIndex| {
+        let entity = stored.entity.as_ref();
+        entity.is_some_and(|entity| entity.name == "Letter")
+    };
+    let feed = declared.iter().find(of_letters).expect("the feed");
+    let dropped = feed.state_patch(IndexState::WriteOnly, Some(StoredIndex::DROPPING))?;
+    let merge = Operation::Merge(dropped, IfMatch::Any);
+    store.write(orders.name(), merge).await?;
+
+    orders.entities().await?.drop_index("changes").await?;
+    assert_eq!(changes_of(&orders.changes()).await?.len(), 2);
+    letters.entities().await?.drop_index("changes").await?;
+    assert_eq!(changes_of(&orders.changes()).await?.len(), 0);
     Ok(())
 }
 

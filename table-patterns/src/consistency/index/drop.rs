@@ -189,12 +189,14 @@ impl<'a> IndexDrop<'a, '_> {
     }
 }
 
-/// Whether the table has a feed of another type, which goes on.
+/// Whether the table has a feed of another type whose changes are recorded. Such a feed may be dropped, too: its own drop then removes the
+/// changes, when no program records any more.
 async fn has_another_feed(set: &IndexSet, dropped: &StoredIndex) -> Result<bool> {
     let loaded = set.manifest().load().await?;
     let mut others = loaded.manifest.indexes.iter();
+    let is_over = |feed: &StoredIndex| feed.is_dropping() && feed.state == IndexState::DeleteOnly;
     Ok(others.any(|other| {
-        other.shape == Some(Shape::Feed) && other.id() != dropped.id() && !other.is_dropping()
+        other.shape == Some(Shape::Feed) && other.id() != dropped.id() && !is_over(other)
     }))
 }
 

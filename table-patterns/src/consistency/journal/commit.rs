@@ -268,13 +268,20 @@ impl Committer<'_> {
     /// # Errors
     /// The target of a copy does not exist; a row that no feed has written has the number of the next change.
     async fn read_one(&self, merge: &Merge, taken: Option<i64>) -> Result<Prepared> {
-        if taken.is_some() {
-            // Another task of this process may have remembered the counter before the change was written that has the number.
-            self.shared.counters.forget(&merge.at.key.partition_key());
-        }
+        // `CounterReadAgain`: if the number was taken, the counter comes from the table. Another task of this process may have remembered it,
+        // or may remember it at any moment, as it was before the change was written that has the number.
+        let unknown = Counters::default();
+        let counters = match taken {
+            Some(_) => &unknown,
+            None => self.shared.counters,
+        };
+        let shared = SharedRows {
+            counters,
+            ..self.shared
+        };
         // `ConditionOnUnchanged`: also where the row needs no change, the group gets a condition on it.
         // Otherwise the row could lose the reference between this read and the commit.
-        let read = self.shared.prepare(merge).await?;
+        let read = shared.prepare(merge).await?;
         if let (Some(numbers), Some(taken)) = (&read.numbers, taken) {
             numbers.check_unused(taken)?;
         }

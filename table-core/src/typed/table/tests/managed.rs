@@ -306,7 +306,8 @@ async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn another_type_of_the_table_is_written_freely() -> Result<()> {
+async fn another_type_of_the_table_is_written_freely_where_its_stored_type_is_known() -> Result<()>
+{
     let (store, meter) = metered().await?;
     let index = declare(&*store, orders()).await?;
     meter.reset();
@@ -322,13 +323,21 @@ async fn another_type_of_the_table_is_written_freely() -> Result<()> {
             Ok(())
         })
         .await?;
-    customers
-        .delete(Customer::key("s", 1u32)?, IfMatch::Any)
-        .await?;
+    let stored = customers.get_versioned(Customer::key("s", 1u32)?).await?;
+    let version = stored.expect("a customer").etag;
+    customers.delete(Customer::key("s", 1u32)?, version).await?;
     assert_eq!(
         meter.total(),
-        1 + 1 + 2 + 2 + 1,
+        1 + 1 + 2 + 2 + 1 + 1,
         "beside the counts of each, one for the manifest"
+    );
+    // A write that accepts whatever is stored may meet an order.
+    assert_refused(customers.upsert(&customer(1)).await, &index);
+    assert_refused(
+        customers
+            .delete(Customer::key("s", 1u32)?, IfMatch::Any)
+            .await,
+        &index,
     );
     assert_refused(
         PlainTable::<Note>::new(store.clone(), "Shop")?

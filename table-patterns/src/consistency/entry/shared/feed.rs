@@ -260,13 +260,8 @@ impl Counters {
         known.insert(partition.clone(), (counter, version));
     }
 
-    /// Forgets the counter of a partition, which another process may have changed.
-    pub(crate) fn forget(&self, partition: &PartitionKey) {
-        self.known().remove(partition);
-    }
-
-    /// Takes the counter out, for two reasons: another task must not use the same number, and if the caller is dropped, the next write must
-    /// read the counter.
+    /// Takes the counter out (`CounterTaken`), for three reasons: another task must not use the same number; if the caller is dropped, the
+    /// next write must read the counter; and so must a write that finds the counter in another version.
     fn take(&self, partition: &PartitionKey) -> Option<(Counter, ETag)> {
         self.known().remove(partition)
     }
@@ -344,6 +339,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
         next = following(&partition, next)?;
     }
     let counter = Counter { next, ..before }.row(&partition)?;
+    // `CounterInVersion`: after a trim, the insert of a change with a number that was given does not fail.
     operations.push(put(counter, version.clone().map(Into::into)));
     Ok(Prepared {
         operations,

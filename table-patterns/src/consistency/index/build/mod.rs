@@ -29,7 +29,7 @@ use super::consent;
 use super::rows::IndexedRows;
 use super::scrub::{Recount, Scrub, ScrubMode, ScrubReport};
 use super::states::manifest::{Loaded, ROUNDS, TableRow};
-use super::states::names::check_generations;
+use super::states::names::{check_generations, feed_being_dropped};
 use super::states::set::IndexSet;
 use super::states::waiting::{Waiting, WaitingFor, Waits, wait};
 use crate::entry::shared::Merge;
@@ -201,6 +201,11 @@ impl<'a> IndexBuild<'a> {
     async fn start(&mut self) -> Result<StoredIndex> {
         let may_have_plain_writers = declare(self.set, &self.index).await?;
         let mut stored = stored_of(self.set, &self.index).await?;
+        // A build fills an index again, but it cannot bring back what the drop has removed of a feed. Changes that are left would have the
+        // numbers of new ones.
+        if self.index.definition().is_feed() && stored.is_dropping() {
+            return Err(feed_being_dropped(&stored, self.set.table()));
+        }
         if stored.state == IndexState::Readable {
             self.set.refresh().await?;
             return Ok(stored);

@@ -1,7 +1,7 @@
 //! Names of indexes: two indexes of one name must not meet.
 
 use table_core::limits;
-use table_core::manifest::{IndexDefinition, can_collide};
+use table_core::manifest::{IndexDefinition, StoredIndex, can_collide};
 use table_core::model::TableName;
 use table_core::store::{Error, Result};
 
@@ -59,10 +59,7 @@ pub(crate) fn check_generations(
         .iter()
         .find(|stored| stored.shape == Some(Shape::Feed) && stored.is_dropping());
     if let Some(dropped) = dropped.filter(|_| definition.is_feed()) {
-        return Err(Error::wrong_state(format!(
-            "the feed '{}' of the table '{table}' is being dropped, with the changes of the table: declare another feed when it is gone",
-            dropped.id()
-        )));
+        return Err(feed_being_dropped(dropped, table));
     }
     let named = known
         .manifest
@@ -82,6 +79,14 @@ pub(crate) fn check_generations(
         "the table '{table}' has another index '{name}', '{id}', of an earlier program or another type: its entries could have the same rows \
          as the entries of this index; give this index another {part}, or first drop the other index by `drop_index(\"{id}\")`"
     )))
+}
+
+/// The error of a feed that is declared or built while a feed of the table is dropped.
+pub(crate) fn feed_being_dropped(dropped: &StoredIndex, table: &TableName) -> Error {
+    Error::wrong_state(format!(
+        "the feed '{}' of the table '{table}' is being dropped, with the changes of the table: end its drop by `drop_index`, then build the feed",
+        dropped.id()
+    ))
 }
 
 /// Whether entries of two indexes could have the same row; for copies, the same property of an entity. The feeds of a table share their rows.
