@@ -367,12 +367,9 @@ impl Consumer {
         let (mut handled, mut count) = (saved.done, 0);
         loop {
             let page = match self.changes.page(partition, handled).await {
-                // The numbers of a feed that has begun again mean other changes.
-                Ok((_, Some(now))) if now.feed != saved.feed => Err(begun_again(partition)),
-                page => page.map(|(page, _)| page),
-            };
-            let page = match page {
-                Ok(page) => page,
+                // The numbers of a feed that has begun again mean other changes. The drop has removed the cursor, too.
+                Ok((_, Some(now))) if now.feed != saved.feed => return Err(begun_again(partition)),
+                Ok((page, _)) => page,
                 Err(error) => {
                     self.save(partition, handled, &mut saved).await?;
                     return Err(error);

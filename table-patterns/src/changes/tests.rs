@@ -12,8 +12,8 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::{Continuation, Filter, Query, ReadablePage};
 use table_core::queue::WorkQueue;
 use table_core::store::{
-    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile, TableStore,
-    TableStoreExt as _, Written,
+    Error, GroupTransaction, KeyOrder, Operation, Outcome, Result, ServiceProfile, StoreContext,
+    TableStore, TableStoreExt as _, Written,
 };
 use table_core::typed::TableEntity;
 
@@ -52,6 +52,29 @@ async fn open_over(store: Arc<dyn TableStore>) -> Result<Table<Order>> {
     Ok(orders)
 }
 
+/// The store as another process has it: it shares nothing but the rows.
+fn another_process(store: &Arc<dyn TableStore>) -> Arc<dyn TableStore> {
+    #[derive(Debug)]
+    struct Process {
+        store: Arc<dyn TableStore>,
+        context: StoreContext,
+    }
+
+    #[async_trait]
+    impl TableStore for Process {
+        forward_to_store!(self => self.store; profile, create_table, delete_table, list_tables, get, query, write, transact);
+
+        fn context(&self) -> &StoreContext {
+            &self.context
+        }
+    }
+
+    Arc::new(Process {
+        store: Arc::clone(store),
+        context: StoreContext::new(store.profile()),
+    })
+}
+
 fn ann() -> PartitionKey {
     PartitionKey::new("ann").unwrap()
 }
@@ -81,8 +104,13 @@ async fn a_write_is_one_group_after_the_first() -> Result<()> {
     assert_eq!(first.total(), 2, "the counter, and the group");
     let (_, next) = meter.measure(orders.insert(&order(2))).await;
     assert_eq!(next.total(), 1);
+    // Another handle of the process knows the counter, too.
     let other = open_over(Arc::clone(orders.store())).await?;
-    other.insert(&order(3)).await?;
+    let (_, of_other) = meter.measure(other.insert(&order(5))).await;
+    assert_eq!(of_other.total(), 1);
+    // Another process does not.
+    let process = open_over(another_process(orders.store())).await?;
+    process.insert(&order(3)).await?;
     let (done, conflict) = meter.measure(orders.insert(&order(4))).await;
     done?;
     assert_eq!(
@@ -292,7 +320,8 @@ impl TableStore for Raced {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         if self.races.swap(0, Ordering::SeqCst) > 0 {
-            open_over(Arc::clone(&self.store) as Arc<dyn TableStore>)
+            let store: Arc<dyn TableStore> = self.store.clone();
+            open_over(another_process(&store))
                 .await?
                 .upsert(&Order {
                     paid: true,

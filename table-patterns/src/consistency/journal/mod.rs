@@ -186,16 +186,20 @@ pub struct Journal {
     clearing: Clearing,
     background: BackgroundTasks,
     partition_locks: PartitionLocks,
-    counters: Counters,
+    /// Of all journals of the table in this process.
+    counters: Arc<Counters>,
 }
 
 impl Journal {
     /// A journal for a table. `maintainer` derives the entries. Without a queue, [`sweep`](Self::sweep) recovers the writes that a
     /// crash leaves unfinished.
     pub fn new(store: impl TableStore, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
+        let store = store.into_shared();
+        // Handles of several types write the same partitions. Without a common memory, each would find the counter changed by the others.
+        let counters = store.context().shared(table.as_str(), Counters::default);
         Self {
             entities: EntityTable {
-                store: store.into_shared(),
+                store,
                 name: table,
                 maintainer,
                 concurrency: CONCURRENCY,
@@ -208,7 +212,7 @@ impl Journal {
             timing: Timing::default(),
             clearing: Clearing::default(),
             background: BackgroundTasks::default(),
-            counters: Counters::default(),
+            counters,
             partition_locks: PartitionLocks::default(),
         }
     }

@@ -140,10 +140,13 @@ impl<T: FromEntity> TimeSlices<T> {
             store.check_unencrypted(&all, &required.unencrypted)?;
         }
         if let Some(index) = T::requirements().indexes.first() {
+            let what = if index.is_feed() {
+                "record changes in a feed: remove the feed".to_owned()
+            } else {
+                format!("maintain the index '{}': remove the index", index.name)
+            };
             return Err(Error::invalid_declaration(format!(
-                "a family of tables does not maintain the index '{}': remove the index, or keep the entities in one \
-                 `Table`",
-                index.name
+                "a family of tables does not {what}, or keep the entities in one `Table`"
             )));
         }
         if family.ends_with(|c: char| c.is_ascii_digit()) {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use table_core::manifest::{Shape, Text};
@@ -243,8 +243,8 @@ pub(crate) fn damage(row: &Entity) -> Option<Error> {
 }
 
 /// The counters of a table's partitions, as this process has last written them: a write need not read such a counter.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counters(Arc<Mutex<HashMap<PartitionKey, (Counter, ETag)>>>);
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<HashMap<PartitionKey, (Counter, ETag)>>);
 
 impl Counters {
     fn known(&self) -> MutexGuard<'_, HashMap<PartitionKey, (Counter, ETag)>> {
