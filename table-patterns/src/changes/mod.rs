@@ -62,7 +62,7 @@
 //!
 //! | call | requests |
 //! |---|---|
-//! | a write | that of a type with an index in the partition; 1 more if this handle does not know the counter of the partition |
+//! | a write | that of a type with an index in the partition; 1 more if this process does not know the counter of the partition |
 //! | a conflict with another writer of the partition | 2 more |
 //! | [`Consumer::deliver`] | 1 for the manifest, at most every 30 seconds, 1 for the counter, 1 for the cursor, 2 per page of 1,000 changes, 1 per saved cursor; 1 more if the next change was trimmed |
 //! | [`Consumer::run_once`] | a scan of the table for its partitions, and for each those of `deliver` without the counter |
