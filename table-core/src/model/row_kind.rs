@@ -1,10 +1,8 @@
-use super::{FEED_COUNTER, Key, SYSTEM_PREFIX};
+use super::{FEED_COUNTER, Key, MANIFEST_PARTITION, SYSTEM_PREFIX};
 
 /// The starts of the RowKeys of [parts](RowKind::Part) in a partition of entities, after [`SYSTEM_PREFIX`]: rows of wide entities, chunks of
 /// lists, and changes of a feed.
 const PART_ROWS: [&str; 4] = ["w_", "wh_", "l_", "changes~"];
-/// The starts of the RowKeys of wide entities, after [`SYSTEM_PREFIX`]: their properties are those of users.
-const WIDE_ROWS: [&str; 2] = ["w_", "wh_"];
 /// The partitions of [parts](RowKind::Part), after [`SYSTEM_PREFIX`]: cursors of a feed's consumers, and checkpoints of copies.
 const PART_PARTITIONS: [&str; 2] = ["changes", "copy"];
 
@@ -22,11 +20,11 @@ pub enum RowKind {
 }
 
 impl Key {
-    /// Whether the row with this key has only properties of the library, whatever names users give to theirs.
-    pub(crate) fn is_of_library(&self) -> bool {
-        let row = self.row().strip_prefix(SYSTEM_PREFIX);
-        let is_wide = row.is_some_and(|row| WIDE_ROWS.iter().any(|start| row.starts_with(start)));
-        self.is_system() && !is_wide
+    /// Whether this is the key of a row of a manifest or a feed. Its properties are those of the library, whatever names users give to theirs.
+    pub(crate) fn is_of_manifest_or_feed(&self) -> bool {
+        let rest = self.row().strip_prefix(FEED_COUNTER);
+        [MANIFEST_PARTITION, FEED_COUNTER].contains(&self.partition())
+            || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('~'))
     }
 
     /// Returns what the row with this key is to the library.

@@ -143,10 +143,10 @@ impl EncryptedNames {
         self.every_row().contains(name) || self.has_row_rule(name)
     }
 
-    /// Whether the property is encrypted in the row with this key. The library's own rows are in plaintext: a property of the same name in a
-    /// manifest or a feed is not the user's.
+    /// Whether the property is encrypted in the row with this key. The rows of manifests and feeds are in plaintext: a property of the same
+    /// name there is not the user's.
     pub fn contains_at(&self, key: &Key, name: &str) -> bool {
-        !key.is_of_library() && (self.rule_encrypts(key, name) || self.is_known(name))
+        !key.is_of_manifest_or_feed() && (self.rule_encrypts(key, name) || self.is_known(name))
     }
 
     /// Whether a rule encrypts the property in the row with this key.

@@ -99,6 +99,7 @@ macro_rules! encryption_behaviours {
                 rows_of_another_key_with_the_same_id_are_not_counted
             }
             rules {
+                rows_of_manifests_and_feeds_are_in_plaintext
                 payloads_are_encrypted_in_every_placement (virtual_time)
                 reservations_contain_no_plaintext
                 copies_are_encrypted_under_their_names

@@ -600,3 +600,44 @@ pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
         .expect_err("plaintext");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
 }
+
+/// A feed and a manifest work beside rules for properties that are named as theirs. Every other row is encrypted, also under a key that no
+/// typed entity has.
+pub(crate) async fn rows_of_manifests_and_feeds_are_in_plaintext(harness: &Harness) {
+    #[derive(Clone, Debug, PartialEq, TableEntity)]
+    #[entity(type = "Order", rename_all = "PascalCase", feed)]
+    struct Order {
+        #[partition_key]
+        customer: String,
+        #[row_key]
+        number: u32,
+        #[encrypt]
+        kind: String,
+    }
+    let names = [
+        "Name", "State", "Next", "Feed", "Kind", "Type", "Row", "Done", "Consumer",
+    ];
+    let table = TableViews::with(harness, |b, t| b.encrypt(t, names)).await;
+    let orders = Database::new(Arc::clone(&table.store) as Arc<dyn TableStore>)
+        .table::<Order>(table.raw.name().clone())
+        .expect("a table");
+    let order = |number| Order {
+        customer: "ann".to_owned(),
+        number,
+        kind: "secret".to_owned(),
+    };
+    orders.insert(&order(1)).await.expect("an order");
+    orders.insert(&order(2)).await.expect("an order");
+    let ann = Order::partition("ann").expect("a legal key");
+    let changes = orders.changes().after(ann.partition_key(), 0).await;
+    assert_eq!(changes.expect("changes").len(), 2);
+    let found = orders.query().all().await.expect("orders");
+    assert_eq!(found, [order(1), order(2)]);
+
+    for row in ["~~mine", "~~changesx"] {
+        let mine = Entity::from(key("ann", row)).with("Kind", "secret");
+        table.clear.insert(mine.clone()).await;
+        let stored = table.raw.existing(mine.key()).await;
+        assert_ne!(stored.get("Kind"), mine.get("Kind"), "{row}");
+    }
+}

@@ -7,7 +7,7 @@ use table_core::query::Query;
 use table_core::store::{Operation, Result, TableStore as _, TableStoreExt as _};
 use table_core::typed::TableEntity;
 
-use super::{Collected, ann};
+use super::{Collected, Order, ann, order};
 use crate::changes::ChangeKind::{Deleted, Inserted, Updated};
 use crate::changes::{ChangeKind, Changes};
 use crate::index::{IndexOptions, IndexedEntities};
@@ -17,16 +17,6 @@ use crate::{Database, Table};
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Order")]
 struct Earlier {
-    #[partition_key]
-    customer: String,
-    #[row_key]
-    number: u32,
-    paid: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Order", feed)]
-struct Order {
     #[partition_key]
     customer: String,
     #[row_key]
@@ -60,14 +50,6 @@ struct Anything {
     customer: String,
     #[row_key]
     row: String,
-}
-
-fn order(number: u32) -> Order {
-    Order {
-        customer: "ann".to_owned(),
-        number,
-        paid: false,
-    }
 }
 
 fn earlier(number: u32) -> Earlier {
